@@ -3,7 +3,7 @@
     python -m benchmarks all                        # hours; goes on where it stopped
     python -m benchmarks all --seeds 1              # an hour and a half on two cores
     python -m benchmarks all --smoke --output DIR   # minutes: whether each one runs
-    python -m benchmarks status                     # which runs are there, and what they reproduce
+    python -m benchmarks status                     # which runs are there
     python -m benchmarks texts                      # writes their numbers into docs/
 
 SYNTHFAIR_DATA names the folder with the tables. One that fails does not stop the others.
@@ -18,8 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness import FOLDERS, NAMES, experiments, folder_of
-from benchmarks.reproduction import reproduction_pages
+from benchmarks.harness import NAMES, experiments, folder_of
 from benchmarks.showing import table
 from benchmarks.texts import write_texts
 
@@ -53,8 +52,8 @@ def run_all(args: argparse.Namespace) -> None:
     for name in NAMES:
         command = [sys.executable, "-m", f"benchmarks.{name}", *["--smoke"] * args.smoke]
         command += ["--seeds", str(args.seeds)] if args.seeds else []
-        if args.output:  # figure3 reads what table2 has written
-            command += ["--output", str(args.output / FOLDERS.get(name, name))]
+        if args.output:
+            command += ["--output", str(args.output / name)]
         print(f"== {' '.join(command[1:])}", flush=True)
         start = time.perf_counter()
         quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if args.smoke else {}  # compiles sooner
@@ -68,7 +67,7 @@ def run_all(args: argparse.Namespace) -> None:
 
 
 def status(seeds: int | None) -> str:
-    """Which runs are there; and what the papers claim next to what these show."""
+    """Return a table of the runs that are there, and of those that are missing."""
     lines = []
     for name in NAMES:
         for one in experiments(name):
@@ -78,7 +77,7 @@ def status(seeds: int | None) -> str:
             older = len(runs) - len(one.current(runs))
             lines.append((name, one.name, wanted, missing or "", older or ""))
     header = "benchmark | experiment | runs | missing | made with something else"
-    return f"{table(header, lines)}\n\n{reproduction_pages()}\n"
+    return table(header, lines)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,8 @@ import pandas as pd
 import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import NO_RUNS, Run, Runs
-from benchmarks.showing import COLORS, as_svg, legend, page, pair_text, panels, verdict
+from benchmarks.showing import COLORS, as_svg, legend, page, pair_text, panels
 from benchmarks.unlike.clients import CONFIGS, TASKS, accuracy_and_spd, weighted
-from benchmarks.unlike.pages import Goal, difference
 from benchmarks.unlike.training import PENALTIES, C
 from synthfair.compare import Federation, federate
 from synthfair.data.datasets import ADDITIVE, SOURCES
@@ -311,9 +310,8 @@ OTHERS = {"trees": trees, "reductions": reductions, "ebm": ebm, "constant": cons
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """All settings, the goals, and a plot."""
-    lines, goals = list(all_lines(runs)), list(goal_lines(runs))
-    text = page("additive/additive", runs, gap=GAP, lines=lines, goals=goals)
+    """Return the page of all settings, and the plot, by file name."""
+    text = page("additive/additive", runs, gap=GAP, lines=all_lines(runs))
     return {"additive.md": text, "additive.svg": plot(runs)}
 
 
@@ -336,46 +334,6 @@ def all_lines(runs: Runs) -> Iterator[tuple[str, ...]]:
             spent = [here.mean(value).mean for value in ("client_seconds", "seconds")]
             took.append(f"{spent[0]:.1f} + {spent[1]:.1f}" if here else "")
         yield ASKED[setting.asked], label_of(setting), *cells, *took
-
-
-def goal_lines(runs: Runs) -> Iterator[tuple[str, ...]]:
-    """Each goal on each table: what it is, the number or numbers, and whether it is met."""
-    for name in TABLES:
-        here = runs.select(table=name).by("learner", "rows", "asked")
-
-        def of(*entries: str, here: Any = here) -> Runs:
-            return here.get(entries, NO_RUNS)
-
-        # More accurate than another learner of which the same is asked.
-        for asked, kind, other, of_other, least in (
-            ("nothing", CENTRAL, "trees", "nothing", -0.008),
-            ("gap", EXACT, "linear", "gap", 0.01),
-            ("selection_rate", PRIVATE, "linear", "gap", 0.0),
-        ):
-            more = of("additive", kind, asked).less(of(other, CENTRAL, of_other), "accuracy")
-            if more.n:
-                words = f"additive, {kind}, {ASKED[asked]}, less {LEARNERS[other]}"
-                words += f", {ASKED[of_other]}" * (of_other != asked)
-                yield (
-                    name,
-                    f"{words}: at least {least}",
-                    more.text("+.4f"),
-                    verdict(more.mean >= least),
-                )
-        # Near the additive model of all rows.
-        for asked, kind, goal in (
-            *((one, REFINED, Goal(0.001, 0.003)) for one in ("gap", *PENALTIES)),
-            *((penalty, EXACT, Goal(0.003, 0.008)) for penalty in PENALTIES),
-            ("selection_rate", PRIVATE, Goal(0.01, 0.02)),
-        ):
-            central = of("additive", CENTRAL, asked)
-            if off := difference(of("additive", kind, asked), central):
-                words = f"{ASKED[asked]}: additive, {kind}, less all rows: within {goal}"
-                yield name, words, f"{off.accuracy:.4f} / {off.spd:.4f}", verdict(off.meets(goal))
-        if name == "dutch" and (own := of("linear", EXACT, "thresholds")):
-            met = own.mean("accuracy").mean >= 0.775 and abs(own.mean("spd").mean) <= 0.04
-            words = f"{label_of(own[0].setting)}: at least 0.775 / at most 0.04"
-            yield name, words, pair_text(own, form=".4f"), verdict(met)
 
 
 def plot(runs: Runs) -> str:

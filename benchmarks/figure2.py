@@ -8,18 +8,15 @@ The paper does not give its grid; ours is that of table 2 in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.findings import Finding, compared
 from benchmarks.harness import Experiment, committed, main
 from benchmarks.runs import Runs
 from benchmarks.showing import as_svg, panels
 from benchmarks.table2.cells import RHO_FAITHFUL, TableCell, TableValues, config_of, run_cell
-from benchmarks.table2.pages import smaller_gap
 from synthfair.data.datasets import SOURCES
 
 
@@ -70,37 +67,6 @@ def draw(runs: Runs) -> dict[str, str]:
 
 
 # What the paper claims
-
-DROP, NEAR = 0.0055, 0.0025
-"""Printed loss of accuracy at rho_o = 10, and how near ours must be."""
-
-WORSE = 0.01
-"""Of accuracy: what is worse."""
-
-
-def claims(runs: Runs) -> Iterator[Finding]:
-    """Weights of both penalties, on Law School by race."""
-    models = {
-        f"rho_o = {rho_o:g}, rho_s = {rho_s:g}": runs.select(rho_s=rho_s, rho_o=rho_o)
-        for rho_s, rho_o in ((0.0, 0.0), (0.0, 10.0), (100.0, 10.0))
-    }
-    free, fair, both = models.values()
-    if not (free and fair and both):
-        return
-    constants = committed("table2", "table2").select(method="constant", task="law_school_race")
-    ahead = [(name, own.less(constants, "accuracy")) for name, own in models.items()]
-    lost, fallen = free.less(fair, "accuracy"), fair.less(both, "accuracy")
-    fairer = smaller_gap(free, fair)
-    for words, published, value, excess, two in (
-        ("accuracy lost at rho_o = 10, rho_s = 0", f"{DROP:g}", lost, abs(lost - DROP) - NEAR, 0),
-        ("the size of the SPD falls there", "much", fairer, 0 - fairer, 0),
-        ("rho_s > 0 is less robust; accuracy lost at rho_o = 10 by rho_s = 100", "much", fallen,
-         WORSE - fallen, 1),
-    ):  # fmt: skip
-        yield compared(
-            f"figure 2: {words}", published, value.text(error=True), excess,
-            "figure2/figure2.svg", ahead=dict(ahead[two : two + 2]),
-        )  # fmt: skip
 
 
 FIGURE2 = Experiment(

@@ -33,16 +33,12 @@ ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
 
 NAMES = (
-    "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
-    "unlike_bias", "unreliable", "records", "small_cells", "trainers", "additive", "alternatives",
+    "table2", "figure2", "adult_fpfl", "two_phase", "methods", "unlike",
+    "unlike_bias", "unreliable", "records", "additive", "alternatives",
     "privacy", "disclosure", "audit", "gap", "secure", "privfairfl", "speed", "scale", "fit",
     "deploy",
 )  # fmt: skip
-"""All benchmarks, in this order: figure3 is drawn from the runs of table2."""
-
-FOLDERS = {"figure3": "table2"}
-"""The folder of a benchmark's results, where it has not the benchmark's name."""
-
+"""All benchmarks, in this order."""
 
 SURROGATES = "records of blocks without links by group", "margins of histograms and tables"
 """The versions of surrogates: without epsilon, and with it."""
@@ -262,7 +258,7 @@ def committed(name: str, experiment: str = "runs") -> Runs:
 
 def folder_of(name: str) -> Path:
     """Return the folder of a benchmark's results."""
-    return RESULTS / FOLDERS.get(name, name)
+    return RESULTS / name
 
 
 def experiment_of(name: str, experiment: str = "runs") -> Experiment:
@@ -273,14 +269,13 @@ def experiment_of(name: str, experiment: str = "runs") -> Experiment:
 # The command line
 
 
-def main(doc: str | None, folder: str, *experiments: Experiment, show: bool = False) -> None:
+def main(doc: str | None, folder: str, *experiments: Experiment) -> None:
     """Make the runs of a benchmark that are asked for, and write and print their pages.
 
     Args:
         doc: of the benchmark's module.
         folder: of its results, in ``benchmarks/results``.
         experiments: of the benchmark.
-        show: whether runs are only shown, as with --show.
     """
     args = _arguments(doc, folder, experiments)
     chosen = [one for one in experiments if one.name in args.experiments]
@@ -289,7 +284,7 @@ def main(doc: str | None, folder: str, *experiments: Experiment, show: bool = Fa
         one = experiment.small() if args.smoke else experiment
         if one.float64:
             use_float64()
-        if not (args.show or show):
+        if not args.show:
             settings, workers = _chosen(one, args.only), 1 if args.smoke else args.workers
             one.resume(args.output, settings, seeds=args.seeds, smoke=args.smoke, workers=workers)
         stored = one.read(args.output)

@@ -22,12 +22,11 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
-from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import RESULTS, Experiment, main, surrogates_version
 from benchmarks.runs import NO_RUNS, Runs
-from benchmarks.showing import page, pair_text, verdict
+from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import TASKS, accuracy_and_spd, weighted
-from benchmarks.unlike.pages import Difference, Goal, difference
+from benchmarks.unlike.pages import Difference, difference
 from benchmarks.unlike.training import PENALTIES, C, problem_of
 from synthfair.compare import Federation, federate
 from synthfair.data.datasets import SOURCES
@@ -223,26 +222,6 @@ LEARNING = {"trees": trees, "reductions": reductions, "constant": constant}
 
 # The page
 
-PRIVATE_GOALS = {
-    "dutch": Goal(0.003, 0.01),
-    "law_school_race": Goal(0.003, 0.012),
-    "bank": Goal(0.006, 0.015),
-    "adult": Goal(0.01, 0.015),
-}
-TREE_GOALS = {"dutch": Goal(0.005, np.inf), "adult": Goal(0.012, np.inf)}
-
-
-def goal_of(setting: RecordSetting) -> Goal | None:
-    """Largest difference to the same learner on all rows, where there is a goal."""
-    if setting.learner == "trees" and setting.rows == EXACT:
-        return TREE_GOALS.get(setting.table)
-    if setting.learner not in PENALTIES:
-        return None
-    if setting.rows == EXACT:
-        return Goal(0.003, 0.006)
-    shipped = setting.table != "adult" or setting.encoding == "linear"
-    return PRIVATE_GOALS[setting.table] if shipped else None
-
 
 def earlier_runs() -> Runs:
     """Return runs of earlier surrogates: rows moved until their sums agree with the client's."""
@@ -250,7 +229,7 @@ def earlier_runs() -> Runs:
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """Differences to central training, the goals, and what other surrogates gave."""
+    """Return the page by file name, with the differences to central training."""
     text = page(
         "records/records",
         runs,
@@ -259,7 +238,6 @@ def show(runs: Runs) -> dict[str, str]:
         records=differences(runs, EXACT),
         private=differences(runs, PRIVATE),
         any_learner=any_learner_lines(runs),
-        above_linear=above_linear(runs),
     )
     return {"records.md": text}
 
@@ -272,16 +250,13 @@ def differences(runs: Runs, kind: str) -> Iterator[str]:
     own, earlier = runs.by(), earlier_runs().by()
     for setting, mine in runs.select(rows=kind).by().items():
         constants = own.get(RecordSetting(setting.table, "linear", CENTRAL, "constant"), NO_RUNS)
-        goal, off = goal_of(setting), off_of(setting, own)
-        met = verdict(bool(goal and off and off.meets(goal)))
-        met = NOTHING if nothing_learned(mine, constants) else met
         central = pair_text(own.get(setting._replace(rows=CENTRAL), NO_RUNS))
         label = LEARNERS[setting.learner] + " *" * (False in mine.values("converged"))
         yield (
             f"{setting.table} | {setting.encoding} | {label} | {central}"
             f" | {pair_text(mine, constants=constants)}"
             f" | {constants.mean('accuracy').text('.3f') if constants else ''}"
-            f" | {off_text(setting, own)} | {f'{goal}: {met}' if goal else ''}"
+            f" | {off_text(setting, own)}"
             f" | {off_text(setting, earlier)} | {mine.mean('client_seconds').mean:.1f}"
             f" | {mine.mean('records').mean:.0f}"
         )
@@ -310,19 +285,6 @@ def any_learner_lines(runs: Runs) -> Iterator[tuple[str, ...]]:
             some = [here.select(learner=learner, rows=kind) for kind in (CENTRAL, EXACT, PRIVATE)]
             cells = (pair_text(own, constants=constants) for own in some)
             yield name, LEARNERS[learner], *cells
-
-
-def above_linear(runs: Runs) -> str:
-    """Whether trees on private records of Adult are better than the linear model on all rows."""
-    adult = runs.select(table="adult", encoding="linear")
-    trees = adult.select(learner="trees", rows=PRIVATE)
-    better = trees.less(adult.select(learner="linear", rows=CENTRAL), "accuracy")
-    if not better.n:
-        return ""
-    return (
-        "Goal: boosted trees on private records of Adult are more accurate than the linear"
-        f" model on all rows. By {better.text('+.4f')}: {verdict(better.mean > 0)}."
-    )
 
 
 def settings_of_all() -> Iterator[RecordSetting]:

@@ -27,18 +27,6 @@ class Mean(NamedTuple):
             return f"{self.mean:{form}}"
         return f"{self.mean:{form}} ± {uncertain:{form.lstrip('+')}}"
 
-    def __sub__(self, number: float) -> Mean:
-        """By how much the mean is above a number."""
-        return self._replace(mean=self.mean - number)
-
-    def __rsub__(self, number: float) -> Mean:
-        """By how much the mean is below a number."""
-        return self._replace(mean=number - self.mean)
-
-    def __abs__(self) -> Mean:
-        """Return the absolute value of the mean, as uncertain as the mean."""
-        return self._replace(mean=abs(self.mean))
-
 
 NO_MEAN = Mean(math.nan, math.nan, 0)
 """The mean of no number."""

@@ -64,11 +64,6 @@ def pair_text(
     return f"{accuracy} / {runs.mean(gap).text(form, error=error)}"
 
 
-def verdict(met: bool) -> str:
-    """Return the word for a goal that is met, or missed."""
-    return "met" if met else "MISSED"
-
-
 def rows(lines: Iterable[Sequence[object] | str]) -> str:
     """Rows of a Markdown table.
 

@@ -13,7 +13,7 @@ Each is filled into a template of ``benchmarks/pages/blocks``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -27,19 +27,14 @@ from benchmarks import unlike_bias as biased_clients
 from benchmarks import unreliable as clients_at_fault
 from benchmarks.audit import CONFIDENCE, DELTA, OpenValues, bounds
 from benchmarks.disclosure import disclosure_lines
-from benchmarks.findings import NO, NOTHING, YES, of_learned, verdict_of
 from benchmarks.harness import ROOT, committed, written
 from benchmarks.privacy import EPSILONS
 from benchmarks.records import any_learner_lines
-from benchmarks.reproduction import reproduction_pages
 from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import mark, page, pair_text
 from benchmarks.table2.beaten import beaten, published_cells, published_next_to
 from benchmarks.table2.cells import TASKS, TableCell
 from benchmarks.table2.covariance import covariance_lines
-from benchmarks.trainers import trainers_lines
-from benchmarks.two_phase import whole_wide
-from benchmarks.unlike.one_noise import one_noise_lines
 from benchmarks.unlike.training import MAIN
 from synthfair.files import write_text
 from synthfair.privacy.accounting import discrete_mu_for
@@ -53,7 +48,6 @@ EARLIER = "*Runs of an earlier version of the code.*"
 Read = Callable[..., Runs]
 """Benchmark and experiment to runs."""
 
-Lines = Iterable[Any]
 Parts = dict[str, Any]
 
 
@@ -78,8 +72,6 @@ def with_results(text: str) -> str:
 @cache
 def block(name: str) -> str:
     """Return what is to stand in a block: today's runs or, where there are none, earlier ones."""
-    if name == "reproduction":
-        return reproduction_pages()
     if today := block_of(name, committed):
         return today
     earlier = block_of(name, written)
@@ -251,37 +243,18 @@ def fpfl(runs: Runs) -> Iterator[object]:
     yield f" | constant classifier |  |  | {adult.CONSTANT:.3f} / 0 |  | "
 
 
-def two_phase(runs: Runs, wide: Runs) -> Parts:
-    """Gap and accuracy at epsilon = 2; with networks as wide as published, if they were run."""
-    parts, more = _two_phase(runs), _two_phase(whole_wide(wide))
-    if not more["rows"]:
-        return parts
-    link = "[Networks as wide as published](../benchmarks/results/two_phase/wide_two_phase.md). "
-    more["before"] = link
-    return parts | {"wide": page("blocks/two_phase", **more).rstrip()}
-
-
-def _two_phase(runs: Runs) -> Parts:
-    lines, excesses = [], []
+def two_phase(runs: Runs) -> Parts:
+    """Return gap and accuracy at epsilon = 2."""
+    lines = []
     for (name, notion), own in runs.by("table", "notion").items():
         constants, accurate, fair = (own.select(method=m) for m in ("constant", "B1", "B2"))
         private, end = (own.select(method=m, epsilon=2.0) for m in ("two_phase", "end_to_end"))
         cells = (accurate, fair, private, end, constants)
         texts = (pair_text(some, "gap", constants=constants) for some in cells)
         lines += [(name, notion.replace("_", " "), *texts)] * bool(accurate)
-        # A model that learned nothing has no gap to compare.
-        excesses.append(of_learned(private.less(end, "gap"), constants, private, end))
-    verdicts = [verdict_of(one) for one in excesses if one.n]
-    nothing = len(excesses) - len(verdicts)
-    words = (
-        f"End to end the gap is wider on {verdicts.count(YES)} and narrower on"
-        f" {verdicts.count(NO)} of {len(verdicts)}, beyond two standard errors"
-        f"{f'; {NOTHING} on {nothing}' * bool(nothing)}."
-    )
     n = runs.n_seeds
     spread = f"Mean ± standard deviation of {n} seeds." if n > 1 else "One seed."
-    more = {"before": "", "spread": spread, "wider": words * bool(verdicts), "wide": ""}
-    return {"rows": lines, **more}
+    return {"rows": lines, "spread": spread}
 
 
 def unlike(every: Runs) -> Iterator[object]:
@@ -418,18 +391,18 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "epsilon": (epsilon, "privacy"), "decision": (decision, "privacy"),
     "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit private", "audit open", "audit membership"),
-    "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
+    "any_learner": (any_learner_lines, "records"),
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
     "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
     "sampling": (None, "adult_fpfl accounts"),
-    "two_phase": (two_phase, "two_phase", "two_phase wide"),
+    "two_phase": (two_phase, "two_phase"),
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "unlike_bias": (unlike_bias, "unlike_bias"),
-    "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
+    "devices": (devices, "gap devices"),
     "commands": (commands, "fit commands"), "speed": (speed, "speed"),
     "scale": (scale, "scale rows", "scale releases"),
-    "gap_speed": (None, "gap speed"), "secure": (None, "secure secure"),
+    "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
 }  # fmt: skip
 """Lines, or all parts, and of which benchmarks and experiments; where all stands in the template,

@@ -2,7 +2,6 @@
 
     python -m benchmarks.two_phase              # 5 seeds; goes on where it stopped
     python -m benchmarks.two_phase --seeds 1 --only table=adult epsilon=2 epsilon=inf
-    python -m benchmarks.two_phase wide --seeds 1 --only table=adult    # networks as published
     python -m benchmarks.two_phase choices      # the choice behind kappa
 
 Adult, Bank and Dutch, statistical parity (5 clients) and equalized odds (2 clients), delta = 1e-4;
@@ -12,8 +11,6 @@ so that a run can be repeated: such noise protects nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -22,10 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from fairlearn.metrics import equalized_odds_difference
 
-from benchmarks import findings as rules
-from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
 from benchmarks.harness import Experiment, main
-from benchmarks.runs import NO_RUNS, Mean, Runs
+from benchmarks.runs import Runs
 from benchmarks.showing import accuracy_text, page
 from synthfair.compare import federate
 from synthfair.data.datasets import SOURCES, load_dataset
@@ -49,10 +44,8 @@ CLIENTS: dict[ParityNotion, int] = {"statistical_parity": 5, "equalized_odds": 2
 """Padala et al. (2021), section 4."""
 
 HIDDEN = (50, 25)
-"""Widths of the hidden layers, if not asked for others: the published ones take minutes a run."""
+"""Widths of the hidden layers; the published ones, of up to 1,000, take minutes a run."""
 
-PUBLISHED_HIDDEN = {"adult": (1000, 500), "bank": (500, 100), "dutch": (500, 100)}
-"""From the authors' notebook; that of Dutch is not in it, and taken to be that of Bank."""
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 DELTA = 1e-4
@@ -102,16 +95,14 @@ class ParityProblem(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def make_parity_problem(
-    table: str, notion: ParityNotion, seed: int, hidden: tuple[int, ...] = HIDDEN
-) -> ParityProblem:
+def make_parity_problem(table: str, notion: ParityNotion, seed: int) -> ParityProblem:
     """One table, notion and split: 20 % of each client's rows are for the test."""
     rows, schema = load_dataset("dutch_numbers" if table == "dutch" else table)
     parts = partition(rows, clients=CLIENTS[notion], seed=seed, test_fraction=0.2)
     clients = federate(parts, schema)
     own = concatenated(clients.train)
     users = make_users(_inputs(own), own.s, own.y.astype(np.float32), clients.user)
-    model = Perceptron(users.a.shape[1], hidden)
+    model = Perceptron(users.a.shape[1], HIDDEN)
     return ParityProblem(users, concatenated(clients.test), notion, model)
 
 
@@ -150,10 +141,9 @@ class PhaseValues(NamedTuple):
     noise: float
 
 
-def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = False) -> PhaseValues:
+def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
     """One method on one split, measured on the test rows."""
-    hidden = PUBLISHED_HIDDEN[setting.table] if wide else HIDDEN
-    problem = make_parity_problem(setting.table, setting.notion, seed, hidden)
+    problem = make_parity_problem(setting.table, setting.notion, seed)
     users, test, notion, model = problem
     if setting.method == "constant":
         label = 1.0 if np.mean(np.asarray(users.y) > 0) > 0.5 else -1.0
@@ -197,20 +187,15 @@ def _trained(
     return in_four_rounds(method, method.teach(users, seed)), noise
 
 
-def run_wide(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
-    """With networks as wide as published."""
-    return run_phases(setting, seed, smoke=smoke, wide=True)
-
-
-def behind(setting: PhaseSetting, hidden: tuple[int, ...]) -> tuple[object, ...]:
+def behind(setting: PhaseSetting) -> tuple[object, ...]:
     """All that is set in this room."""
     if setting.method == "constant":
         return ()
     if setting.method == "B1":
-        return hidden, LOCAL_EPOCHS
+        return HIDDEN, LOCAL_EPOCHS
     kappa = KAPPAS[setting.table, setting.notion, setting.method == "end_to_end"]
     private = {"B2": (), "noiseless": (RATE,)}.get(setting.method, (RATE, DELTA))
-    return hidden, LOCAL_EPOCHS, kappa, *private
+    return HIDDEN, LOCAL_EPOCHS, kappa, *private
 
 
 # The start and step of kappa, chosen on training rows
@@ -305,74 +290,6 @@ CHOICES = Experiment(
 
 # What the paper claims
 
-PAGE = "two_phase/two_phase.md"
-WIDE_PAGE = "two_phase/wide_two_phase.md"
-
-WIDTHS = ", networks as wide as published"
-"""Behind each claim."""
-
-SIMILAR, HARDLY, RISES = 0.01, 0.005, 0.005
-"""Of accuracy: what counts as similar, as hardly anything, and as a rise."""
-
-LEAST, MOST = 0.5, 10.0
-"""The epsilons between which accuracy should rise: ours, of those from above 0 to 10 there."""
-
-
-def claims(runs: Runs, page: str = PAGE, networks: str = "") -> Iterator[Finding]:
-    """Where accuracy goes, on all tables and for both notions."""
-    lost, noise, rise = {}, {}, {}
-    for (name, notion), own in runs.by("table", "notion").items():
-        constant, fair, noiseless = (
-            own.select(method=method) for method in ("constant", "B2", "noiseless")
-        )
-        least, most = (own.select(method="two_phase", epsilon=e) for e in (LEAST, MOST))
-        if fair and noiseless and least and most:
-            pairs = ((lost, most, fair), (noise, most, noiseless), (rise, least, most))
-            for means, low, high in pairs:
-                difference = of_learned(high.less(low, "accuracy"), constant, low, high)
-                means[f"{name}, {notion.replace('_', ' ')}"] = difference
-    statements = (
-        (f"at epsilon = {MOST:g} accuracy is similar to that of fair training; loss", "similar",
-         lost, lambda mean: mean - SIMILAR),
-        (f"what the noise costs at epsilon = {MOST:g}", "hardly anything",
-         noise, lambda mean: mean - HARDLY),
-        (f"accuracy rises with epsilon, from {LEAST:g} to {MOST:g}", "it does",
-         rise, lambda mean: RISES - mean),
-    )  # fmt: skip
-    for claim, published, means, excess in statements:
-        yield of_tasks(claim + networks, published, means, excess, page)
-
-
-def of_tasks(
-    claim: str, published: str, means: Mapping[str, Mean], excess: Callable[[Mean], Mean], page: str
-) -> Finding:
-    """Return a finding about a claim on accuracy that should hold for all tables and notions.
-
-    Ours are the range of differences, and those tasks in which it is not so.
-    """
-    excesses = {task: excess(mean) for task, mean in means.items()}
-    failed = [task for task, one in excesses.items() if one.mean > 0]
-    known = [mean.mean for mean in means.values() if mean.n]
-    ours = f"{min(known):+.3f} to {max(known):+.3f} of accuracy" if known else ""
-    if nothing := [task for task, mean in means.items() if not mean.n]:
-        ours += f"; {rules.NOTHING} on {' and '.join(nothing)}"
-    verdict = verdict_of_cells(excesses.values())
-    if verdict == rules.PARTLY:
-        holds = [task for task, one in excesses.items() if verdict_of(one) == rules.YES]
-        texts = (f"{task} ({means[task].text('+.4f', error=True)})" for task in holds)
-        ours += f"; it holds on {' and '.join(texts)}"
-    missed = tuple(f"{task} ({means[task].text('+.3f', error=True)})" for task in failed)
-    return Finding(claim, published, ours, verdict, page, missed)
-
-
-NOTE = (
-    "What holds on all three tables and by both notions is reproduced; what holds on some and fails"
-    f" on others holds in part. Similar is at most {SIMILAR:g} of accuracy lower, hardly anything"
-    f" at most {HARDLY:g}, and a rise more than {RISES:g}: the paper's numbers are lost from its"
-    " text. Accuracy is nearly flat because the noise does not cover the teacher: whatever epsilon"
-    " is, the student learns the decisions of a network that was trained without noise."
-)
-
 
 # What is shown
 
@@ -387,8 +304,8 @@ METHODS = {
 """Name of each; the last two have an epsilon."""
 
 
-def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
-    """Return all means; what is said of a paper's ``networks``, if any."""
+def show(runs: Runs) -> dict[str, str]:
+    """Return the page of all means by file name."""
     means = []
     for setting, own in runs.by().items():
         budget: tuple[object, ...] = ("-", "-")
@@ -401,30 +318,9 @@ def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
     text = page(
         "two_phase/two_phase",
         runs,
-        part=" wide" * bool(networks),
         means=means,
-        losses=losses(runs),
-        least=EPSILONS[0],
-        most=EPSILONS[-1],
-        missed=what_does_not(claims(runs, results, networks), NOTE),
     )
     return {"two_phase.md": text}
-
-
-def losses(runs: Runs) -> list[tuple[str, ...]]:
-    """Return accuracy lost by table and notion: to teachers, to noise, to a smaller epsilon."""
-    lines = []
-    for names, own in runs.by("table", "notion").items():
-        fair, noiseless = (own.select(method=one) for one in ("B2", "noiseless"))
-        (least, noisy), (private, end) = (
-            [own.select(method=one, epsilon=e) for e in (EPSILONS[0], EPSILONS[-1])]
-            for one in ("two_phase", "end_to_end")
-        )
-        if fair and noiseless and noisy:
-            pairs = ((fair, noiseless), (noiseless, noisy), (noisy, least), (end, private))
-            lost = (one.less(other, "accuracy") for one, other in pairs)
-            lines.append((*names, *(one.text("+.4f", error=True) * (one.n > 0) for one in lost)))
-    return lines
 
 
 TWO_PHASE = Experiment(
@@ -442,36 +338,11 @@ TWO_PHASE = Experiment(
         PhaseSetting("bank", "statistical_parity", "two_phase", 2.0),
     ),
     seeds=5, sources=lambda setting: SOURCES[setting.table],
-    behind=lambda setting: behind(setting, HIDDEN), float64=False,
+    behind=behind, float64=False,
 )  # fmt: skip
 
-WIDE = replace(
-    TWO_PHASE,
-    name="wide",
-    settings=tuple(one for one in TWO_PHASE.settings if one.method != "end_to_end"),  # the paper's
-    run=run_wide,
-    summary=lambda runs: {
-        f"wide_{name}": text for name, text in show(runs, WIDE_PAGE, WIDTHS).items()
-    },
-    smoke=(),
-    seeds=1,
-    behind=lambda setting: behind(setting, PUBLISHED_HIDDEN[setting.table]),
-    default=False,
-)
 
-
-def whole_wide(runs: Runs) -> Runs:
-    """Those with networks as wide as published, once all of them are there."""
-    return NO_RUNS if WIDE.missing(runs, WIDE.settings, None) else runs
-
-
-def wide_claims(runs: Runs) -> Iterator[Finding]:
-    """Yield the claims for networks as wide as published, once all of their runs are there."""
-    if wide := whole_wide(runs):
-        yield from claims(wide, WIDE_PAGE, WIDTHS)
-
-
-EXPERIMENTS = (TWO_PHASE, WIDE, CHOICES)
+EXPERIMENTS = (TWO_PHASE, CHOICES)
 
 if __name__ == "__main__":
     main(__doc__, "two_phase", *EXPERIMENTS)

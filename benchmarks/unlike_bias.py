@@ -74,8 +74,6 @@ ROUNDS = {"rounds": 1000, "learning_rate": 3.0, "multiplier_rate": 1.0}
 LIMIT = 0.1
 """The gap above which a client counts as treated unfairly, if its interval lies there."""
 
-Client = tuple[pd.DataFrame, pd.DataFrame]
-
 
 class BiasSetting(NamedTuple):
     """One of :data:`TABLES`, of :data:`BIASES`, an attribute, and one of :data:`METHODS`."""

@@ -47,7 +47,7 @@ from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 from synthfair.secure import make_aggregator_keys
-from synthfair.task.limits import FILE
+from synthfair.task.limits import PARTY_FILE
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -223,7 +223,7 @@ def prepare(
             shutil.copy(shutil.copy(public, exchanged), kits[other] / "local" / "aggregators")
 
     # The server is told the test tables.
-    settings = kits[SERVER] / "local" / FILE
+    settings = kits[SERVER] / "local" / PARTY_FILE
     write_json(settings, json.loads(settings.read_text()) | {"tests": [*map(str, tests)]})
     return kits
 

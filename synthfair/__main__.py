@@ -1,4 +1,4 @@
-"""``python -m synthfair``, and the installed command ``synthfair``."""
+"""The program ``python -m synthfair``, which is also the installed command ``synthfair``."""
 
 import sys
 

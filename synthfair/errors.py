@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-MAX_LINES = 20
+MAX_MESSAGE_LINES = 20
 """The most lines of a message: more problems than this are counted."""
 
 
@@ -30,10 +30,10 @@ class InputError(ValueError):
         self.arguments = arguments
 
 
-def require(package: str, what: str, extra: str) -> None:
+def require(package: str, feature: str, extra: str) -> None:
     """Raise InputError: a package is not installed, which an extra of synthfair brings."""
     if not find_spec(package):
-        raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
+        raise InputError(f"{feature}: needs {package}; pip install 'synthfair[{extra}]'")
 
 
 CONTROLS = re.compile(
@@ -60,7 +60,7 @@ def refusal(source: str, error: ValidationError) -> InputError:
     Without a source, which is a file or the like, lines begin with the key.
     """
     lines, problems, source = [], error.errors(include_url=False), source and f"{source}: "
-    for problem in problems[:MAX_LINES]:
+    for problem in problems[:MAX_MESSAGE_LINES]:
         kind, value, key = problem["type"], problem["input"], ".".join(map(str, problem["loc"]))
         said, got = {"extra_forbidden": "unknown key", "missing": "missing"}.get(kind), ""
         # A check of several keys names the values that matter.
@@ -70,6 +70,6 @@ def refusal(source: str, error: ValidationError) -> InputError:
             got = f"; got {text if len(text) <= 60 else text[:57] + '...'}"
         said = said or problem["msg"].removeprefix("Value error, ")
         lines.append(f"{source}{key and key + ': '}{said}{got}")
-    if len(problems) > MAX_LINES:
-        lines.append(f"{source}and {len(problems) - MAX_LINES} more")
+    if len(problems) > MAX_MESSAGE_LINES:
+        lines.append(f"{source}and {len(problems) - MAX_MESSAGE_LINES} more")
     return InputError("\n".join(lines))

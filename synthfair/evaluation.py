@@ -19,7 +19,7 @@ from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
 from synthfair.errors import CONTROLS, InputError
 from synthfair.fairness import intervals
-from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED, GroupSize, LabelCounts
+from synthfair.fairness.intervals import MAX_NAMED, MIN_RATE_ROWS, GroupSize, LabelCounts
 from synthfair.fairness.metrics import Rates, Scored, group_rates
 from synthfair.fairness.target import Target
 from synthfair.metrics_file import (
@@ -140,7 +140,9 @@ def encode_tests(
         source = str(sources[name])
         if without:
             clipping = Clipping()
-            x, s = encode_inputs(table, schema, source=source, others=False, clipping=clipping)
+            x, s = encode_inputs(
+                table, schema, source=source, extra_columns=False, clipping=clipping
+            )
             clipping.warn(source)
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
@@ -186,11 +188,11 @@ def evaluate_scores(
 
     # Of several attributes, gaps are the largest of the groupings that are asked for.
     several, least = len(schema.attributes) > 1, config.min_group_rows
-    enough = max(FEW_ROWS, least)
+    enough = max(MIN_RATE_ROWS, least)
     rows_of = np.bincount(everything.s, minlength=everything.n_groups)
     compared = partial(schema.compared, rows=rows_of, least=enough)
-    asked = compared(config.groups_by) if several else {}
-    by = [groups.grouping for groups in asked.values()]
+    chosen = compared(config.groups_by) if several else {}
+    by = [groups.grouping for groups in chosen.values()]
     together = compared(None)[schema.sensitive_name]
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
@@ -239,7 +241,7 @@ def evaluate_scores(
         rows={name: counts_of(rows) for name, rows in scored.items()} if labelled else None,
         constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
         groupings=groupings,
-        groups_by=(*asked,),
+        groups_by=(*chosen,),
     )
 
 
@@ -254,14 +256,14 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
         labels = f": {size.positive} with label {positive}, {size.negative} with {negative}"
         return f"{size.n} rows{labels if evaluation.labelled else ''}"
 
-    names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
-    names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
-    enough = max(FEW_ROWS, least)
+    names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MAX_NAMED]]
+    names += [f"{len(small) - MAX_NAMED} more"] if len(small) > MAX_NAMED else []
+    enough = max(MIN_RATE_ROWS, least)
     of_label = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
         f"gaps leave out groups with fewer than {enough if evaluation.groupings else least} rows"
         if least or evaluation.groupings
-        else f"see the intervals, or leave such groups out by min_group_rows = {FEW_ROWS}"
+        else f"see the intervals, or leave such groups out by min_group_rows = {MIN_RATE_ROWS}"
     )
     return (
         f"fewer than {enough} test rows{of_label}, so that rates are hardly known:"
@@ -270,7 +272,7 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
 
 
 def decision_metrics(
-    model: TrainedModel, evaluation: Evaluation, **others: Any
+    model: TrainedModel, evaluation: Evaluation, **fields: Any
 ) -> Evaluation | MetricsFile:
     """Return the metrics.json of a model with decisions by group; else the evaluation alone."""
     if (decision := model.decision) is None:
@@ -283,5 +285,5 @@ def decision_metrics(
         asked=Target(by="tolerance", amounts=(decision.alpha,)),
         converged=model.converged,
         counts=decision.origin,
-        **others,
+        **fields,
     )

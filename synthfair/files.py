@@ -38,9 +38,9 @@ def require_free(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) 
         InputError: a path exists and force is false, is one of the inputs or another output, or is
             something else than a file; or its folder cannot be written to, or made.
     """
-    others = [path for path in inputs if path]
+    sources = [path for path in inputs if path]
     for i, path in enumerate(paths):
-        require_distinct(path, *others, *paths[:i])
+        require_distinct(path, *sources, *paths[:i])
     for path in paths:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
@@ -223,10 +223,10 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
     return content
 
 
-MAX_DIGITS = 40
+MAX_JSON_DIGITS = 40
 """The most digits of a whole number in JSON from outside: no synthfair file has one above 2^80."""
 
-MAX_LEVELS = 100
+MAX_JSON_LEVELS = 100
 """The most levels of lists and objects in JSON from outside; no synthfair file has twenty."""
 
 
@@ -234,9 +234,9 @@ def parse_json(content: bytes | str, source: str) -> Any:
     """Parse JSON text from ``source``.
 
     Raises:
-        InputError: not JSON; a number is not finite, or a whole one of more than MAX_DIGITS; a key
-            is repeated in an object, of which JSON would silently take the last; or more than
-            MAX_LEVELS levels.
+        InputError: not JSON; a number is not finite, or a whole one of more than MAX_JSON_DIGITS; a
+            key is repeated in an object, of which JSON would silently take the last; or more than
+            MAX_JSON_LEVELS levels.
     """
     try:
         value = json.loads(
@@ -249,11 +249,11 @@ def parse_json(content: bytes | str, source: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
     level = [value]
-    for _ in range(MAX_LEVELS):
-        lists = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
-    if any(isinstance(one, (list, dict)) for one in level):
-        raise InputError(f"{source}: not JSON: more than {MAX_LEVELS} levels in each other")
+    for _ in range(MAX_JSON_LEVELS):
+        lists = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [item for items in lists if isinstance(items, (list, ValuesView)) for item in items]
+    if any(isinstance(item, (list, dict)) for item in level):
+        raise InputError(f"{source}: not JSON: more than {MAX_JSON_LEVELS} levels in each other")
     return value
 
 
@@ -272,8 +272,8 @@ def _finite(text: str) -> float:
 
 
 def _short(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"{text[:20]}... is a whole number of more than {MAX_DIGITS} digits")
+    if len(text) > MAX_JSON_DIGITS:
+        raise ValueError(f"{text[:20]}... is a whole number of more than {MAX_JSON_DIGITS} digits")
     return int(text)
 
 

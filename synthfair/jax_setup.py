@@ -1,4 +1,4 @@
-"""How commands set up JAX: double precision, and a cache of compiled code."""
+"""The setup of JAX by commands: double precision, a cache of compiled code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import warnings
 from shutil import rmtree
 
-CACHE_BYTES = 500 * 10**6
+MAX_CACHE_BYTES = 500 * 10**6
 """Size beyond which a command deletes the cache of compiled code, and begins another."""
 
 
@@ -34,7 +34,7 @@ def start_jax() -> None:
 def cache_folder() -> str | None:
     """Return the user's folder of compiled code; None where others could read or write it.
 
-    What lies there is run. The folder is emptied if it holds more than CACHE_BYTES.
+    What lies there is run. The folder is emptied if it holds more than MAX_CACHE_BYTES.
     """
     from platformdirs import user_cache_path
 
@@ -44,7 +44,7 @@ def cache_folder() -> str | None:
         status = folder.stat()
         if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o077):
             return None
-        if sum(path.stat().st_size for path in folder.iterdir()) > CACHE_BYTES:
+        if sum(path.stat().st_size for path in folder.iterdir()) > MAX_CACHE_BYTES:
             rmtree(folder)
             folder.mkdir(mode=0o700)
     except OSError:

@@ -1,4 +1,4 @@
-"""The types of a run's files, metrics.json and frontier.csv.
+"""The types of the files of a run: metrics.json, frontier.csv.
 
 Whoever writes a file makes its type, and whoever reads it validates it. metrics.json holds null
 where Python holds not-a-number: undefined.
@@ -53,7 +53,7 @@ FRONTIER = "frontier.csv"
 MAX_FRONTIER_LINES = 10_000
 """The most lines of a frontier that is read."""
 
-MAX_BYTES = 100_000_000
+MAX_METRICS_BYTES = 100_000_000
 """The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
 
 _Signed = Annotated[float, Field(ge=-1, le=1), *Undefined]
@@ -211,7 +211,7 @@ class Evaluation(Metrics):
         by_group: rates of each group, over all test rows; small combinations of several attributes
             are merged, see :meth:`synthfair.data.schema.Schema.compared`.
         small_groups: numbers of test rows of groups with too few to measure, overall or of one
-            label if known: fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
+            label if known: fewer than :data:`~synthfair.fairness.intervals.MIN_RATE_ROWS`, or than
             ``min_group_rows`` if that is more.
         rows: number of rows by label, of each table and group; None without labels.
         constant_classifier: accuracy of the more frequent label for everybody, over all test rows;
@@ -309,10 +309,10 @@ class MetricsFile(Evaluation):
     refinement: Exchanges | None = _absent()
 
     @classmethod
-    def of(cls, *parts: Evaluation, **others: Any) -> Self:
+    def of(cls, *parts: Evaluation, **fields: Any) -> Self:
         """Return the file of an evaluation and what else is known; the last of a field counts."""
         given = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
-        return cls(**given | others)
+        return cls(**given | fields)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MetricsFile:
@@ -337,7 +337,7 @@ class MetricsFile(Evaluation):
 
 def read_metrics(path: Path) -> MetricsFile:
     """Return a run's metrics.json. Raises InputError: unreadable, or not what a run writes."""
-    return read_as(path, MetricsFile, MAX_BYTES)
+    return read_as(path, MetricsFile, MAX_METRICS_BYTES)
 
 
 def write_metrics(metrics: Evaluation, path: Path) -> None:

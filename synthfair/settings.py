@@ -49,7 +49,9 @@ Undefined = (
 """Annotations of a number that may be not-a-number, which JSON has as null."""
 
 AsObject = PlainSerializer(
-    lambda part: {name: None if isnan(value) else value for name, value in part._asdict().items()},
+    lambda fields: {
+        name: None if isnan(value) else value for name, value in fields._asdict().items()
+    },
     dict[str, Any],
 )
 """Annotation of a named tuple of numbers, which JSON has as an object."""
@@ -59,11 +61,15 @@ Share = Annotated[float, Field(ge=0, le=1), *Undefined]
 Number = Annotated[float, Field(ge=-1e12, le=1e12), *Undefined]
 """Numbers in files of results."""
 
-LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
-"""Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
+MIN_GUARANTEE_EPSILON, MAX_GUARANTEE_EPSILON = 1e-6, 100.0
+"""The range of epsilon: beyond, a guarantee says nothing, and exp(epsilon) is out of range."""
 
-LEAST_DELTA = 1e-15
-"""A smaller one would see where the noise of rounds ends, which is of floating-point numbers."""
+MIN_GUARANTEE_DELTA = 1e-15
+"""The smallest delta: a smaller one would see where the noise of floating-point numbers ends."""
+
+Epsilon = Annotated[float, Field(ge=MIN_GUARANTEE_EPSILON, le=MAX_GUARANTEE_EPSILON)]
+Delta = Annotated[float, Field(ge=MIN_GUARANTEE_DELTA, lt=1)]
+"""The budget of a guarantee."""
 
 Seed = Field(
     default=0,
@@ -88,17 +94,17 @@ GroupsBy = Field(
 _Notion = Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"]
 
 
-def notion_of(name: str, *others: str) -> Any:
+def notion_of(name: str, *more_notions: str) -> Any:
     """Return a notion's own name; statistical parity may be called ``demographic_parity``, too.
 
     Args:
         name: of a notion.
-        others: notions that are allowed in addition to the usual three.
+        more_notions: notions that are allowed in addition to the usual three.
 
     Raises:
         InputError: there is no such notion.
     """
-    if name not in (allowed := (*get_args(_Notion), *others)):
+    if name not in (allowed := (*get_args(_Notion), *more_notions)):
         raise InputError(f"notion = {name!r}: must be one of {', '.join(allowed)}")
     return "statistical_parity" if name == "demographic_parity" else name
 
@@ -198,7 +204,7 @@ class Settings(Checked):
 _Config = TypeVar("_Config", bound=Settings)
 
 
-MAX_BYTES = 2**20
+MAX_SETTINGS_BYTES = 2**20
 """The largest size of a file of settings."""
 
 
@@ -233,7 +239,7 @@ def override(
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a file of settings as they are. Raises InputError: unreadable, or not TOML."""
     try:
-        return tomllib.loads(read_bytes(path, MAX_BYTES).decode())
+        return tomllib.loads(read_bytes(path, MAX_SETTINGS_BYTES).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not TOML: {error}") from error
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""A trained model: written, read, validated, and used for rows without labels; without JAX."""
+"""A trained model, which is written, read, validated, used for rows without labels; without JAX."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COEFFICIENTS = "coefficients"
 """Key of a model file, not of the model: they follow from it, and are in no checksum."""
 
-MAX_BYTES = 100_000_000
+MAX_MODEL_BYTES = 100_000_000
 """The largest size of a model file: two thousand units after 2,000 inputs take less."""
 
 MAX_SCORE = 1e12
@@ -178,7 +178,7 @@ class TrainedModel(BaseModel):
         """
         table, seen, needed = in_pandas(table), clipping or Clipping(), self.needs_groups
         names = {str(name).strip() for name in table.columns}
-        if needed and (missing := [one for one in self.schema_.attributes if one not in names]):
+        if needed and (missing := [name for name in self.schema_.attributes if name not in names]):
             why = "reads it to decide" if self.group_input else "decides by group"
             raise InputError(f"{source}: column {missing[0]!r} is missing; the model {why}")
         given = {"source": source, "rows_before": rows_before, "groups": needed}
@@ -290,9 +290,11 @@ class TrainedModel(BaseModel):
         parts = {name: block.sum(axis=1) for name, block in zip(widths, blocks, strict=False)}
         return float(reference @ theta), parts
 
-    def _linear(self, what: str) -> np.ndarray:
+    def _linear(self, feature: str) -> np.ndarray:
         if self.hidden:
-            raise InputError(f"{what}: the model has hidden layers; only linear models have them")
+            raise InputError(
+                f"{feature}: the model has hidden layers; only linear models have them"
+            )
         return np.asarray(self.theta)
 
     def to_sklearn(self) -> Pipeline:
@@ -352,13 +354,13 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
     Raises:
         InputError: unreadable, not a model file, altered since it was written, or inconsistent.
     """
-    return parse_model(read_bytes(Path(path), MAX_BYTES), str(path))
+    return parse_model(read_bytes(Path(path), MAX_MODEL_BYTES), str(path))
 
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
     """Return the model in a file's content, which came from ``source``; see :func:`read_model`."""
-    if len(text) > MAX_BYTES:
-        raise InputError(f"{source}: {len(text):,} bytes; a model has at most {MAX_BYTES:,}")
+    if len(text) > MAX_MODEL_BYTES:
+        raise InputError(f"{source}: {len(text):,} bytes; a model has at most {MAX_MODEL_BYTES:,}")
     body = parse_object(text, source)
     coefficients = body.pop(COEFFICIENTS, None)
     if body.pop("sha256", None) != _checksum(body):
@@ -490,9 +492,9 @@ def predict(
     if taken := [name for name in keep if name in columns]:
         raise InputError(f"{source}: column to keep {taken[0]!r}: is written already; rename it")
     if reference is not None:
-        start, parts = model.contributions(x, s, reference)
+        start, terms = model.contributions(x, s, reference)
         columns["reference"] = np.full(len(score), start)
-        columns |= {f"contribution of {name}": part for name, part in parts.items()}
+        columns |= {f"contribution of {name}": term for name, term in terms.items()}
     return pd.DataFrame(kept | columns)
 
 
@@ -528,8 +530,8 @@ def predict_parts(
         InputError: as there, at the part; also where there are no rows.
     """
     clipping, known = Clipping(), {*model.schema_.columns, *model.schema_.ignored, id_column, *keep}
-    for rows_before, part in with_starts(parts, source):
-        extra = [name for name in part.columns if name.strip() not in known]
+    for rows_before, chunk in with_starts(parts, source):
+        extra = [name for name in chunk.columns if name.strip() not in known]
         if extra and not rows_before:
             warnings.warn(
                 f"{source}: columns that the schema does not know are left alone: {shown(extra)}",
@@ -537,7 +539,7 @@ def predict_parts(
                 stacklevel=2,
             )
         options |= {"source": source, "rows_before": rows_before, "clipping": clipping}
-        yield predict(model, part, id_column=id_column, keep=keep, **options)
+        yield predict(model, chunk, id_column=id_column, keep=keep, **options)
     clipping.warn(source)
 
 
@@ -548,8 +550,8 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
         InputError: a part does not fit the model's schema, or there are no rows.
     """
     total, rows = np.zeros(len(model.theta)), 0
-    for rows_before, part in with_starts(parts, source):
-        encoded = model.encode(part, source=source, rows_before=rows_before, clipping=Clipping())
+    for rows_before, chunk in with_starts(parts, source):
+        encoded = model.encode(chunk, source=source, rows_before=rows_before, clipping=Clipping())
         total += model.rows(*encoded).sum(axis=0)
-        rows += len(part)
+        rows += len(chunk)
     return total / rows

@@ -12,10 +12,9 @@ from report_runs import copied, edited, tables, write_run
 
 import synthfair as sf
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
-from synthfair.fairness.target import Target
+from synthfair.fairness.target import DEFAULT_FAIR_GAP, Target
 from synthfair.metrics_file import Evaluation, GroupingMetrics
 from synthfair.report.answer import (
-    RULE_OF_THUMB,
     Plain,
     _label_share,
     answer,
@@ -202,7 +201,7 @@ def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, f
 
 def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):
     wished = copied(fair, tmp_path / "wished", max_gap=0.07)
-    assert asked([fair]).limit == RULE_OF_THUMB
+    assert asked([fair]).limit == DEFAULT_FAIR_GAP
     assert asked([wished]).limit == 0.07
     assert asked([wished], 0.2).limit == 0.2
 

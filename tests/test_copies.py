@@ -10,7 +10,7 @@ from synthfair.cli import main
 from synthfair.client.fair_task import check_copies
 from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.errors import InputError
-from synthfair.privacy.guarantee import GRID
+from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.format import Release, make_header
 
@@ -23,7 +23,7 @@ def checked(x, y=None, *, rows=ROWS, **settings):
     config = sf.DistillConfig(**settings)
     header = make_header(config, SCHEMA, model=sf.LinearModel(), penalty=sf.CovariancePenalty())
     y = np.random.default_rng(1).choice([-1.0, 1.0], len(x)) if y is None else y
-    release = Release(header, np.rint(x / GRID) * GRID, np.zeros(len(x), int), y)
+    release = Release(header, np.rint(x / FEATURE_GRID) * FEATURE_GRID, np.zeros(len(x), int), y)
     check_copies(release, in_content_order(rows), source="out.parquet")
 
 

@@ -81,7 +81,7 @@ def test_an_answer_with_a_key_twice_does_not_count(world, answered):
     twice = doubled(answer, b"asked")
     key = read_signing_key(world.folder / "north" / "local" / "north.key")
     digests = messages._digests(twice.text, twice.carried)
-    signed = twice._replace(signature=sign_bytes(messages.DOMAIN, digests, key))
+    signed = twice._replace(signature=sign_bytes(messages.ANSWER_DOMAIN, digests, key))
     with pytest.raises(RefusedError, match="refused"):
         read_answer(signed, ask, site="north", keys=keys)
 
@@ -127,7 +127,7 @@ def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, mo
     ask, answer, keys = answered
     large = resigned(world, "north", answer, bytes(50_000_000))
     assert read_answer(large, ask, site="north", keys=keys).code == "ok"
-    monkeypatch.setattr(messages, "MAX_CARRIED", 10**6)
+    monkeypatch.setattr(messages, "MAX_CARRIED_BYTES", 10**6)
     monkeypatch.delattr(messages, "_digests")
     with pytest.raises(RefusedError, match="refused"):
         read_answer(large, ask, site="north", keys=keys)

@@ -15,7 +15,7 @@ from synthfair.secure import SumTask
 from synthfair.secure.summands import ClippedVectors
 from synthfair.secure.task import AggregatorKeys
 from synthfair.task.job_sites import TooFewError
-from synthfair.task.messages import MAX_TEXT, Message
+from synthfair.task.messages import MAX_QUESTION_BYTES, Message
 
 SECURE = {"secure": True, "clip": 0.5}
 
@@ -220,4 +220,4 @@ def test_a_question_to_a_thousand_sites_is_not_too_long():
     agreed = {"train": TRAIN | SECURE, "sites": names, "most_rows": 300}
     settings = agreed | {"task": task.model_dump(mode="json")}
     text = json.dumps({"settings": settings}).encode()
-    assert 130_000 < len(text) < MAX_TEXT - 1000
+    assert 130_000 < len(text) < MAX_QUESTION_BYTES - 1000

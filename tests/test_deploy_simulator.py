@@ -20,7 +20,7 @@ from synthfair.deploy.job_validator import CLIENT, SERVER
 from synthfair.deploy.kit import description
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.files import write_json
-from synthfair.task.limits import FILE, ServerSettings, read_settings, read_site_settings
+from synthfair.task.limits import PARTY_FILE, ServerSettings, read_settings, read_site_settings
 
 pytest.importorskip("nvflare")
 
@@ -42,10 +42,12 @@ def make_job(world, training):
     for name in (SERVER, CLIENT):
         config = json.loads((job / "app" / name).read_text())
         write_json(job / "app" / name, config | {"components": [component]})
-    settings = {name: read_site_settings(world.folder / name / "local" / FILE) for name in NAMES}
+    settings = {
+        name: read_site_settings(world.folder / name / "local" / PARTY_FILE) for name in NAMES
+    }
     settings["simulator_server"] = read_settings(world.folder / "server.json", ServerSettings)
     for name, own in settings.items():
-        path = parties / name / FILE
+        path = parties / name / PARTY_FILE
         path.parent.mkdir(parents=True)
         write_json(path, own.model_dump(mode="json", by_alias=True))  # with absolute paths
     return job

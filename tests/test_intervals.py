@@ -29,7 +29,7 @@ from synthfair.fairness.intervals import (
     unfair_clients,
     verdict,
 )
-from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
+from synthfair.fairness.metrics import NOTION_METRICS, Metric, Scored
 
 FALSE_ALARM = 1e-6
 RATES, COVARIANCES = 0.05, 0.07
@@ -399,7 +399,7 @@ class TestClients:
             abs(np.diff([(three.score[three.s == g] > 0).mean() for g in (0, 1)])[0])
         )
         nobody = client_gaps({"a": self.sample(0), "b": self.sample(1)}, min_group_rows=150)
-        assert nobody == {key: {} for key in METRIC_OF.values()}
+        assert nobody == {key: {} for key in NOTION_METRICS.values()}
 
     @pytest.mark.parametrize(
         ("overall", "words"),

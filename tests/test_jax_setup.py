@@ -122,6 +122,6 @@ def test_a_cache_that_has_grown_too_large_begins_anew(settings, monkeypatch):
     entry = Path(cache_folder(), "a-cache")
     entry.write_bytes(bytes(100))
     for most, stays in ((100, True), (99, False)):
-        monkeypatch.setattr(jax_setup, "CACHE_BYTES", most)
+        monkeypatch.setattr(jax_setup, "MAX_CACHE_BYTES", most)
         assert Path(cache_folder()).stat().st_mode & 0o777 == 0o700
         assert entry.exists() == stays

@@ -101,9 +101,9 @@ def test_a_planted_copy_stops_the_release(paths, monkeypatch):
 
 
 def test_the_least_number_of_rows_is_that_of_all(paths, monkeypatch):
-    monkeypatch.setattr(fair_task, "MIN_ROWS", ROWS)
+    monkeypatch.setattr(fair_task, "MIN_EXACT_ROWS", ROWS)
     distill_file(*paths, FAIR)
-    monkeypatch.setattr(fair_task, "MIN_ROWS", ROWS + 1)
+    monkeypatch.setattr(fair_task, "MIN_EXACT_ROWS", ROWS + 1)
     with pytest.raises(InputError, match="400 rows; a release needs at least 401"):
         distill_file(*paths, FAIR, force=True)
 

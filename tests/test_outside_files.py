@@ -17,7 +17,7 @@ from test_trained import some_model
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.files import MAX_DIGITS, MAX_LEVELS, open_file, parse_json, read_document
+from synthfair.files import MAX_JSON_DIGITS, MAX_JSON_LEVELS, open_file, parse_json, read_document
 from synthfair.secure.task import make_aggregator_keys
 
 
@@ -117,14 +117,14 @@ def test_no_command_waits_for_a_pipe(tmp_path, monkeypatch, capsys, command):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1), "more than 100 levels"),
+        ("[" * (MAX_JSON_LEVELS + 1) + "]" * (MAX_JSON_LEVELS + 1), "more than 100 levels"),
         ("[" * 900 + "]" * 900, "more than 100 levels"),
         ('{"a":' * 100_000, "recursion"),
         ('{"a": 1, "a": 2}', "key 'a' appears more than once"),
         ("[NaN]", "NaN is not a finite number"),
         ("[-Infinity]", "-Infinity is not a finite number"),
         ("[1e999]", "1e999 is not a finite number"),
-        ("[1" + "0" * MAX_DIGITS + "]", "more than 40 digits"),
+        ("[1" + "0" * MAX_JSON_DIGITS + "]", "more than 40 digits"),
         ("[1" + "0" * 100_000 + "]", "more than 40 digits"),
         (b"\xff", "codec"),
     ],
@@ -135,7 +135,7 @@ def test_what_is_no_plain_json_is_refused(text, complaint):
 
 
 def test_plain_json_is_read():
-    deep = "[" * MAX_LEVELS + "]" * MAX_LEVELS
+    deep = "[" * MAX_JSON_LEVELS + "]" * MAX_JSON_LEVELS
     assert json.loads(deep) == parse_json(deep, "file")
     assert parse_json(b'{"a": [1e308, -1, null, true, "x"]}', "f") == {
         "a": [1e308, -1, None, True, "x"]

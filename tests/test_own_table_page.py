@@ -11,9 +11,16 @@ import pandas as pd
 
 from synthfair.cli import main
 from synthfair.data.datasets import configs_folder
-from synthfair.data.draft import FREQUENT, MAX_CATEGORIES, MAX_CODES
+from synthfair.data.draft import MAX_CATEGORIES, MAX_CODE_VALUES, MIN_SHARE
 from synthfair.data.encode import encode
-from synthfair.data.schema import MOST, Categorical, Numeric, Schema, parse_schema, read_schema
+from synthfair.data.schema import (
+    MAX_COLUMNS,
+    Categorical,
+    Numeric,
+    Schema,
+    parse_schema,
+    read_schema,
+)
 from synthfair.data.tables import read_table
 
 PAGE = (configs_folder().parent / "docs" / "own-table.md").read_text(encoding="utf-8")
@@ -73,7 +80,7 @@ def test_the_page_names_every_key_and_its_example_has_each():
 
 
 def test_the_page_names_the_limits():
-    assert PAGE.count(f"{MOST:,}") == 4
-    assert f"up to {MAX_CODES} values" in PAGE
+    assert PAGE.count(f"{MAX_COLUMNS:,}") == 4
+    assert f"up to {MAX_CODE_VALUES} values" in PAGE
     assert f"more than {MAX_CATEGORIES} values" in PAGE
-    assert f"at least {FREQUENT:.0%}".replace("%", " %") in PAGE
+    assert f"at least {MIN_SHARE:.0%}".replace("%", " %") in PAGE

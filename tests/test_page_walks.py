@@ -206,7 +206,7 @@ class Federation(Walk):
 
 def fill_in(folder, parts):
     """What each bank, and the server, put into their kits."""
-    from synthfair.task.limits import FILE
+    from synthfair.task.limits import PARTY_FILE
 
     (own,) = map(json.loads, blocks("deploy", "json"))
     own["limits"]["kinds"].append("gap")  # as the page on jobs says
@@ -217,11 +217,11 @@ def fill_in(folder, parts):
         part.train.to_csv(table, index=False)
         part.test.to_csv(test, index=False)
         its = {"data": str(table), "key": f"{bank}.key", "org": bank.replace("-", "_")}
-        its["server"] = json.loads((local / FILE).read_text())["server"]  # of another port
-        write_json(local / FILE, own | its)
+        its["server"] = json.loads((local / PARTY_FILE).read_text())["server"]  # of another port
+        write_json(local / PARTY_FILE, own | its)
         shutil.copy(local / f"{bank}.pub", folder / SERVER / "kit/local/keys")
         tests.append(str(test))
-    server = folder / SERVER / "kit/local" / FILE
+    server = folder / SERVER / "kit/local" / PARTY_FILE
     write_json(server, json.loads(server.read_text()) | {"tests": tests})
 
 

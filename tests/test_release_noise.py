@@ -16,7 +16,7 @@ from scipy import stats
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.accounting import (
-    DISCRETE,
+    DISCRETE_EXCESS,
     SampledSums,
     delta_of,
     discrete_delta_of,
@@ -153,7 +153,7 @@ def test_what_discreteness_costs():
     assert discrete_delta_of(0.3, 1.0) == pytest.approx(delta_of(0.3, 1.0), rel=1e-8)
     assert discrete_delta_of(discrete_mu_for(1.0, 1e-5), 1.0) <= 1e-5
     n, s = 2.0**32, 2.0**34
-    assert n / (23 * s**2) + (math.sqrt(n) + 65) ** 2 / (7 * s**2) < DISCRETE
+    assert n / (23 * s**2) + (math.sqrt(n) + 65) ** 2 / (7 * s**2) < DISCRETE_EXCESS
 
 
 CONFIG = DistillConfig(epsilon=1.0, delta=1e-5)

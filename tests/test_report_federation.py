@@ -8,7 +8,7 @@ from report_runs import tables, write_run
 
 from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
-from synthfair.metrics_file import MAX_BYTES
+from synthfair.metrics_file import MAX_METRICS_BYTES
 from synthfair.report.page import write_report
 from synthfair.report.result_tables import federation_table
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
@@ -95,7 +95,7 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
     path = write(run, sites=hostile)
     write_report(run, tmp_path / "page.html")
     assert "<script>" not in (tmp_path / "page.html").read_text()
-    assert "[red]" in plain_text(federation_table(read_as(path, FederationFile, MAX_BYTES)))
+    assert "[red]" in plain_text(federation_table(read_as(path, FederationFile, MAX_METRICS_BYTES)))
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
 def test_a_file_that_is_none_is_refused(run, changes, said):
     path = write(run, **changes)
     with pytest.raises(InputError, match=said):
-        read_as(path, FederationFile, MAX_BYTES)
+        read_as(path, FederationFile, MAX_METRICS_BYTES)
 
 
 def test_a_terminal_shows_codes_in_words(run):
-    text = plain_text(federation_table(read_as(write(run), FederationFile, MAX_BYTES)))
+    text = plain_text(federation_table(read_as(write(run), FederationFile, MAX_METRICS_BYTES)))
     assert "283,000" in text
     assert CODES["releases"] in " ".join(text.split())

@@ -7,9 +7,9 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import (
-    MAX_NOISE,
-    MIN_NOISE,
-    TOLERANCE,
+    MAX_NOISE_MULTIPLIER,
+    MIN_NOISE_MULTIPLIER,
+    NOISE_TOLERANCE,
     Composition,
     SampledSums,
     common_noise,
@@ -34,12 +34,12 @@ def test_the_noise_found_is_enough_and_hardly_more(epsilon, too_large):
         return 1 / noise + 2 / noise**2
 
     noise = least_noise(spent, epsilon, guess=lambda noise: too_large * spent(noise))
-    assert spent(noise) <= epsilon < spent(noise / (1 + 2 * TOLERANCE))
+    assert spent(noise) <= epsilon < spent(noise / (1 + 2 * NOISE_TOLERANCE))
 
 
 def test_a_guess_that_is_too_low_is_mended():
     noise = least_noise(lambda noise: 5 / noise, 2.0, guess=lambda noise: 1 / noise)
-    assert noise == pytest.approx(2.5, rel=2 * TOLERANCE)
+    assert noise == pytest.approx(2.5, rel=2 * NOISE_TOLERANCE)
     assert noise >= 2.5
 
 
@@ -52,13 +52,16 @@ def test_the_slow_account_is_asked_for_few_times():
 @pytest.mark.parametrize("exact", [0.0, 1e-3])
 def test_where_hardly_any_noise_is_needed_the_search_ends(exact):
     """With a large delta epsilon may be 0 at any noise: its logarithm is not asked for."""
-    assert least_noise(lambda n: exact / n, 2.0, guess=lambda n: exact / n) <= MIN_NOISE * 1.01
+    assert (
+        least_noise(lambda n: exact / n, 2.0, guess=lambda n: exact / n)
+        <= MIN_NOISE_MULTIPLIER * 1.01
+    )
 
 
 def test_what_no_noise_can_meet_is_refused():
     with pytest.raises(OverflowError):
         least_noise(lambda noise: 1 + 1 / noise, 1.0, guess=lambda noise: 1 / noise)
-    with pytest.raises(InputError, match=f"no noise up to {MAX_NOISE:g} times the clip"):
+    with pytest.raises(InputError, match=f"no noise up to {MAX_NOISE_MULTIPLIER:g} times the clip"):
         SampledSums(99, 99, 10_000).noise(1e-5, 1e-12)
 
 
@@ -68,7 +71,7 @@ def test_what_no_noise_can_meet_is_refused():
 @pytest.mark.parametrize("sums", [POISSON, pytest.param(FIXED, marks=pytest.mark.slow)])
 def test_the_noise_of_sampled_sums_is_the_least(sums):
     noise = sums.noise(0.6, 1e-5)
-    assert sums.epsilon(noise, 1e-5) <= 0.6 < sums.epsilon(noise / (1 + 3 * TOLERANCE), 1e-5)
+    assert sums.epsilon(noise, 1e-5) <= 0.6 < sums.epsilon(noise / (1 + 3 * NOISE_TOLERANCE), 1e-5)
 
 
 def test_one_poisson_sample_has_the_epsilon_of_its_hockey_stick():

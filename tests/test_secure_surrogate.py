@@ -31,7 +31,7 @@ from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH
 from synthfair.secure.surrogate import next_tasks
 from synthfair.secure.task import MAX_TASK_BYTES
 from synthfair.surrogate.sums import anchor_rates
-from synthfair.task.messages import MAX_TEXT
+from synthfair.task.messages import MAX_QUESTION_BYTES
 
 ALARM = 1e-6
 """False-alarm rate of each statistical test."""
@@ -397,7 +397,9 @@ class TestByFiles:
         least, entry, client = size(1, 1), size(2, 1) - size(1, 1), size(1, 2) - size(1, 1)
         assert entry > 4 * 19
         assert client > 5 * 64
-        assert least + entry * MAX_LENGTH + client * MAX_CLIENTS < MAX_TASK_BYTES <= MAX_TEXT
+        assert (
+            least + entry * MAX_LENGTH + client * MAX_CLIENTS < MAX_TASK_BYTES <= MAX_QUESTION_BYTES
+        )
 
     def test_a_task_file_without_a_name_or_schema_is_refused(self, opened, tmp_path):
         write_task(parties(opened[0][0], clients=9).task, tmp_path / "task.json")

@@ -90,7 +90,7 @@ def test_every_public_name_is_in_the_api(site):
 @needs_browser
 def test_a_browser_reads_the_site_without_network_and_without_errors(site):
     with headless() as driver:
-        for name in ("index", "tutorial", "method", "surrogates", "api/index", "reproduction"):
+        for name in ("index", "tutorial", "method", "surrogates", "api/index"):
             driver.get((site / f"{name}.html").as_uri())
             assert driver.get_log("browser") == [], name
             script = "return [...document.images].every(image => image.naturalWidth > 0)"

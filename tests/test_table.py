@@ -12,7 +12,7 @@ from rich.console import Group
 import synthfair
 from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
-from synthfair.data.schema import OWN_COLUMNS
+from synthfair.data.schema import RELEASE_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.measure.gaps_file import GapsFile, write_gaps
 from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
@@ -105,7 +105,7 @@ def inspected():
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
         guarantee=None, hides_pairs=False, names=["income of a year", "age"],
-        own_columns=OWN_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
+        own_columns=RELEASE_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,

@@ -13,11 +13,7 @@ from test_goals import RUNS
 from test_help import ALL, parsed
 
 import synthfair as sf
-from benchmarks import harness, reproduction, texts
-from benchmarks.findings import REFUTED, YES
-from benchmarks.harness import RESULTS
-from benchmarks.runs import Runs
-from benchmarks.two_phase import WIDE
+from benchmarks import texts
 from synthfair.cli import main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
@@ -135,50 +131,6 @@ def test_a_block_with_another_number_is_seen():
     altered = TEXT[page][:start] + TEXT[page][start:].replace(number, "0.123", 1)
     assert same_text(TEXT[page], texts.with_results(altered))
     assert not same_text(altered, texts.with_results(altered))
-
-
-def test_what_is_said_to_show_a_finding_exists():
-    for finding in reproduction.findings():
-        file, _, name = finding.evidence.partition("::")
-        if name:
-            assert f"def {name}(" in (ROOT / file).read_text()
-        else:
-            assert (RESULTS / file).exists()
-
-
-def test_a_results_page_lists_the_failures_that_reproduction_counts():
-    for finding in reproduction.findings():
-        if finding.evidence.endswith(".md") and finding.verdict != REFUTED:
-            listed = f"| {finding.claim} |" in (RESULTS / finding.evidence).read_text()
-            assert listed is (finding.verdict != YES), finding.claim
-
-
-def test_counts_of_verdicts_are_those_of_the_claims():
-    page = TEXT[ROOT / "docs" / "reproduction.md"]
-    *_, total = re.search(r"^\| all \|(.*)\|$", page, re.MULTILINE).groups()
-    found = [*reproduction.findings()]
-    assert sum(int(cell) for cell in total.split("|") if cell.strip()) == len(found)
-    assert f"| all | {sum(one.verdict == YES for one in found)} |" in page
-    assert page.count("\n## [") == len(reproduction.PAPERS)
-
-
-def test_networks_as_wide_as_published_are_shown_once_all_were_run():
-    narrow = harness.committed("two_phase")
-    wide = [
-        one._replace(made_with=WIDE.made_with(one.setting))
-        for one in narrow
-        if one.seed == 0 and one.setting in WIDE.settings
-    ]
-
-    def shown(some):
-        read = {"runs": narrow, "wide": Runs(some)}
-        text = texts.block_of("two_phase", lambda _, part="runs": read[part])
-        return text.partition("[Networks as wide as published]")
-
-    before, _, after = shown(wide)
-    assert before.count("| dutch |") == after.count("| dutch |") == 2
-    assert "One seed." in after
-    assert shown(wide[1:])[2] == ""
 
 
 def test_limits_of_the_configurations_are_those_that_are_verified():

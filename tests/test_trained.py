@@ -125,7 +125,7 @@ def test_no_such_model(tmp_path):
 
 
 def test_a_file_without_end_is_no_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(trained, "MAX_BYTES", 1000)
+    monkeypatch.setattr(trained, "MAX_MODEL_BYTES", 1000)
     (path := tmp_path / "model.json").write_bytes(b" " * 1001)
     with pytest.raises(InputError, match="model.json: larger than the 1000 bytes"):
         read_model(path)

@@ -16,7 +16,7 @@ from test_influence import some_pool
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.files import read_as
-from synthfair.metrics_file import MAX_BYTES, MetricsFile
+from synthfair.metrics_file import MAX_METRICS_BYTES, MetricsFile
 from synthfair.model import Rows
 from synthfair.release.format import write_release
 from synthfair.report.result_tables import influence_table
@@ -291,5 +291,5 @@ def test_files_say_what_counts(tmp_path):
     own = releases["c0"].weight
     np.testing.assert_allclose(records.weight[: len(own)], weights["c0"] * own, rtol=0.05)
     assert "weight" in plain_text(influence_table(served.influences), width=200)
-    metrics = read_as(tmp_path / "server" / "metrics.json", MetricsFile, MAX_BYTES)
+    metrics = read_as(tmp_path / "server" / "metrics.json", MetricsFile, MAX_METRICS_BYTES)
     assert metrics.influence.releases["c0"].weight == weights["c0"]

@@ -32,14 +32,11 @@ from benchmarks.alternatives import training
 from benchmarks.alternatives.training import CENTRAL, CLIENTS, GAP, WEIGHT
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import Runs
-from benchmarks.showing import COLORS, as_svg, legend, page, panels, verdict
+from benchmarks.showing import COLORS, as_svg, legend, page, panels
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import Encoded
 
 TABLES = {"adult": "sex", "dutch": "sex", "law_school": "race"}
-GOAL = 1 / 4
-"""Share of ExponentiatedGradient's seconds in which a new process fits FairLogisticRegression on
-Adult."""
 
 COMPILED = "fair releases", "FedAvg", "FPFL"
 """What JAX compiles."""
@@ -139,27 +136,10 @@ def show(runs: Runs) -> dict[str, str]:
         )
     constants = {name: own.mean("constant").text() for name, own in runs.by("table").items()}
     text = page(
-        "alternatives/alternatives", runs, rows=lines, gap=GAP, weight=WEIGHT, goal=f"{GOAL:g}",
+        "alternatives/alternatives", runs, rows=lines, gap=GAP, weight=WEIGHT,
         constants=", ".join(f"{name} {accuracy}" for name, accuracy in constants.items()),
-        ratios=ratios(runs),
     )  # fmt: skip
     return {"alternatives.md": text, "alternatives.svg": plot(runs)}
-
-
-def ratios(runs: Runs) -> list[str]:
-    """Seconds of ours as shares of ExponentiatedGradient's, by table."""
-    lines = []
-    for name, here in runs.by("table").items():
-        ours, theirs = (
-            here.select(method=method)
-            for method in ("FairLogisticRegression", "ExponentiatedGradient")
-        )
-        if ours and theirs:
-            process, fit = (theirs.mean(key).mean for key in ("warm", "again"))
-            share, again = ours.mean("warm").mean / process, ours.mean("again").mean / fit
-            goal = verdict(share <= GOAL) if name == "adult" else ""
-            lines.append(f"{name} | {process:.1f} | {share:.2f} | {fit:.1f} | {again:.2f} | {goal}")
-    return lines
 
 
 def plot(runs: Runs) -> str:

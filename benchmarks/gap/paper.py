@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.findings import NO, PARTLY, YES, Finding, what_does_not
 from benchmarks.gap.devices import collect
 from benchmarks.harness import Experiment
 from benchmarks.runs import Runs
@@ -106,8 +105,6 @@ PUBLISHED = {"M_R": published_randomized, "M_L": published_laplace}
 
 # Errors of mechanisms, and what they ask of epsilon
 
-PAGE1, PAGE2 = "gap/table1.md", "gap/table2.md"
-PLOT1, PLOT2 = "gap/mse.svg", "gap/unbalanced.svg"
 
 KINDS: dict[str, Kind] = {"M_R": "randomized", "M_L": "laplace"}
 HALVES = np.array([0.5, 0.5])
@@ -204,16 +201,6 @@ TABLE1 = Experiment(
 )  # fmt: skip
 
 
-def table1(cells: Runs) -> Iterator[Finding]:
-    """By the paper's own accounting."""
-    printed = [run for run in cells if np.isfinite(run.setting.printed)]
-    if printed:
-        same = sum(f"{r.values.published:.2f}" == f"{r.setting.printed:.2f}" for r in printed)
-        ours = f"{same} of {len(printed)} to the last digit"
-        verdict, words = YES if same == len(printed) else PARTLY, f"{len(printed)} cells"
-        yield Finding("table 1, by its own accounting", words, ours, verdict, PAGE1)
-
-
 # Table 2
 
 
@@ -307,29 +294,7 @@ def show_errors(runs: Runs) -> dict[str, str]:
             f" | {setting.bound:.4f} | {own.mean('half_width').mean:.4f}"
         )
         lines.append((*setting, cells))
-    return {"table2.md": page("gap/table2", runs, rows=lines, missed=what_does_not(table2(runs)))}
-
-
-def table2(runs: Runs) -> Iterator[Finding]:
-    """Bounds and errors, by the paper's own accounting."""
-    own, bounds, errors = runs.select(accounting="published").by(), [], []
-    for setting, some in own.items():
-        line, name = PRINTED[setting[1:]], f"{setting.mechanism} at epsilon = {setting.epsilon:g}"
-        off = abs(setting.bound - float(line["chebyshev_alpha"]))
-        bounds.append((name, off < 1.5e-4))
-        here, their_error = some.mean("known"), float(line["error_sd"]) / 10**0.5
-        error = np.sqrt(here.error**2 + their_error**2) + 1e-4  # the last digit
-        errors.append((name, abs(here.mean - float(line["mean_error"])) <= 2 * error))
-    if own:
-        yield _of_cells("table 2: bounds, to one in the last digit", bounds)
-        yield _of_cells("table 2: mean errors, within two standard errors of both", errors)
-
-
-def _of_cells(claim: str, cells: Sequence[tuple[str, bool]]) -> Finding:
-    failed = tuple(name for name, holds in cells if not holds)
-    ours = f"{len(cells) - len(failed)} of {len(cells)}"
-    verdict = PARTLY if failed else YES
-    return Finding(claim, f"{len(cells)} cells", ours, verdict, PAGE2, failed)
+    return {"table2.md": page("gap/table2", runs, rows=lines)}
 
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0)
@@ -349,8 +314,6 @@ TABLE2 = Experiment(
 
 # Figure 1
 
-CROSSINGS = (0.31, 2.6)
-"""Between these epsilons the paper has the smaller error for M_R."""
 
 CLIENTS = 20_000
 SURE = 3.0
@@ -395,36 +358,6 @@ def draw_bounds(runs: Runs) -> dict[str, str]:
     across[0].set_ylabel("MSE of the gap")
     across[0].legend(frameon=False)
     return {"mse.svg": as_svg(figure)}
-
-
-def figure1(runs: Runs) -> Iterator[Finding]:
-    """Where M_R has the smaller error."""
-    own = Runs(run for run in runs if run.setting.accounting.startswith("published"))
-    if not own:
-        return
-    places = crossings(own)
-    verdict = PARTLY if len(places) == len(CROSSINGS) else NO
-    if verdict == PARTLY and np.allclose(places, CROSSINGS, rtol=0.1):
-        verdict = YES
-    yield Finding(
-        "figure 1: M_R has the smaller largest error from one epsilon to another, M_L outside",
-        " to ".join(f"{one:g}" for one in CROSSINGS), " to ".join(f"{one:.2f}" for one in places),
-        verdict, PLOT1,
-    )  # fmt: skip
-
-
-def crossings(runs: Runs) -> list[float]:
-    """Return the epsilons at which both largest errors are equal, on straight lines of logs."""
-    randomized, laplace = (
-        {run.setting.epsilon: np.log(run.values.largest) for run in runs.select(mechanism=name)}
-        for name in ("M_R", "M_L")
-    )
-    points = [(np.log(one), randomized[one] - laplace[one]) for one in sorted(randomized)]
-    return [
-        float(np.exp(x - ahead * (then - x) / (later - ahead)))
-        for (x, ahead), (then, later) in pairwise(points)
-        if ahead * later < 0
-    ]
 
 
 # Figure 2
@@ -474,28 +407,6 @@ def draw_shares(runs: Runs) -> dict[str, str]:
         axes.legend(frameon=False, fontsize=8)
     across[0].set_ylabel("largest MSE of the gap")
     return {"unbalanced.svg": as_svg(figure)}
-
-
-def figure2(runs: Runs) -> Iterator[Finding]:
-    """Small groups, and groups whose sizes are not known."""
-    if not runs:
-        return
-    at = {tuple(run.setting): run.values for run in runs}
-    times = [
-        at[name, 2.0, 0.01].known_sizes / at[name, 2.0, 0.5].known_sizes for name in ("M_R", "M_L")
-    ]
-    yield Finding(
-        "figure 2: the error grows rapidly for small groups; 1 % against 50 %, epsilon = 2",
-        "rapidly", f"{times[0]:.0f} and {times[1]:.0f} times (M_R, M_L)",
-        YES if min(times) > 100 else NO, PLOT2,
-    )  # fmt: skip
-    equal = [run.values for run in runs.select(share=0.5)]
-    more = [values.estimated_sizes / values.known_sizes for values in equal]
-    yield Finding(
-        "figure 2: not to know the sizes of equal groups is insignificant", "insignificant",
-        f"{min(more):.1f} to {max(more):.1f} times the error", YES if max(more) < 1.1 else NO,
-        PLOT2,
-    )  # fmt: skip
 
 
 def _short(number: float) -> float:

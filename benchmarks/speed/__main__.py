@@ -1,4 +1,4 @@
-"""How long an outer step takes, against other packages and against the machine's limits.
+"""How long an outer step takes, next to other packages.
 
     python -m benchmarks.speed                        # the peers need .[bench]
     python -m benchmarks.speed --only package=jaxopt package=synthfair --output quick

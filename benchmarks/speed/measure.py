@@ -1,4 +1,4 @@
-"""Ours and the peers on one problem, turn by turn; each goal next to its measure."""
+"""Ours and the peers on one problem, turn by turn."""
 
 from __future__ import annotations
 
@@ -18,21 +18,11 @@ from benchmarks.distilling import Problem, Steps, prepare, run_steps
 from benchmarks.harness import Experiment
 from benchmarks.peers.problem import TURNS, Peer, PeerProblem, Reached, parts, peer_problem
 from benchmarks.runs import Runs
-from benchmarks.showing import page, verdict
-from benchmarks.speed.limits import Ceilings, least_seconds, measured_ceilings, work_of_step
+from benchmarks.showing import page
 from synthfair.compare import federate
 
 ALL_ROWS, SMALL = 8319, 800
 OURS = "synthfair"
-
-RATIOS = {("torch", ALL_ROWS): 50, ("torch", SMALL): 50}
-"""How many times faster than a peer we want to be, at least."""
-
-OBJECTIVE, GRADIENT = 1e-4, 1e-6
-"""How far above the best objective, relatively, and how large the inner gradient may be."""
-
-TIMES_LIMIT = 4
-"""How many times the machine's limit we want to stay below, with all rows."""
 
 
 class StepsSetting(NamedTuple):
@@ -58,13 +48,9 @@ class StepsValues(NamedTuple):
         ratio_most: of the turns.
         ratio_of_totals: of all turns together, in which long ones meet no more stalls than short
             ones.
-        ours_fastest: seconds of the fastest run of ours among the turns.
         objective: P(x) at the end, evaluated in one way for all.
         gradient_norm: Euclidean, of the inner objective at the theta that the package returned.
-        evaluations: of the inner objective and its gradient in a step of ours, on average.
         worst_gradient: largest gradient norm of the inner problem in any step of ours.
-        flops: of the machine, a second; 0 in the rows of peers.
-        bytes: the same, read and written.
     """
 
     n_real: int
@@ -78,13 +64,9 @@ class StepsValues(NamedTuple):
     ratio_least: float
     ratio_most: float
     ratio_of_totals: float
-    ours_fastest: float
     objective: float
     gradient_norm: float
-    evaluations: float
     worst_gradient: float
-    flops: float
-    bytes: float
 
 
 # What is measured
@@ -171,24 +153,18 @@ def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValu
         return runs[-1].seconds
 
     if setting.package == OURS:
-        # A busy minute only ever lowers what the machine can do.
-        sizes = (300, 10**6) if smoke else (3000, 25 * 10**6)
-        before = measured_ceilings(*sizes)
         seconds = tuple(run_ours() for _ in range(1 + TURNS))
-        ceilings = tuple(map(max, before, measured_ceilings(*sizes)))
         reached = Reached(runs[-1].x, runs[-1].theta)
         objectives = np.asarray(runs[-1].records.objective)
         turns = Turns(reached, objectives, compiling, seconds, seconds)
     else:
         module, settings = PEERS[setting.package]
         peer = importlib.import_module(f"benchmarks.peers.{module}")
-        turns, ceilings = take_turns(peer.distil(plain, steps, **settings), steps, run_ours), (0, 0)
-    return values_of(turns, steps, plain, runs, ceilings)
+        turns = take_turns(peer.distil(plain, steps, **settings), steps, run_ours)
+    return values_of(turns, steps, plain, runs)
 
 
-def values_of(
-    turns: Turns, steps: int, plain: PeerProblem, runs: list[Steps], ceilings: tuple[float, ...]
-) -> StepsValues:
+def values_of(turns: Turns, steps: int, plain: PeerProblem, runs: list[Steps]) -> StepsValues:
     """All that is shown; P(x) with theta(x) by one solver for all packages."""
     x, theta = turns.reached
     ratios = [their / our for their, our in zip(turns.seconds, turns.ours, strict=True)]
@@ -197,13 +173,9 @@ def values_of(
         *(statistics.median(turns.seconds), min(turns.seconds), max(turns.seconds), turns.first),
         *(statistics.median(ratios), min(ratios), max(ratios)),
         ratio_of_totals=sum(turns.seconds) / sum(turns.ours),
-        ours_fastest=min(one.seconds for one in runs),
         objective=plain.outer(plain.solve(x), x),
         gradient_norm=float(np.linalg.norm(plain.inner(theta, plain.inputs(x))[1])),
-        evaluations=float(runs[-1].records.inner_iterations.mean()) + 1,
         worst_gradient=float(runs[-1].records.gradient_norm.max()),
-        flops=ceilings[0],
-        bytes=ceilings[1],
     )
 
 
@@ -218,11 +190,7 @@ def show_steps(runs: Runs) -> dict[str, str]:
         "speed/speed",
         steps=steps(runs),
         worst=", ".join(worst),
-        objective=OBJECTIVE,
-        gradient=GRADIENT,
         answers=answers(runs),
-        times_limit=TIMES_LIMIT,
-        limits=limits(runs),
     )
     return {"speed.md": text}
 
@@ -230,14 +198,10 @@ def show_steps(runs: Runs) -> dict[str, str]:
 def steps(runs: Runs) -> Iterator[str]:
     """Seconds and ratios."""
     for (size, package), _, one, _ in runs:
-        least, goal = RATIOS.get((package, size)), ""
-        if least:
-            met = min(one.ratio, one.ratio_of_totals) >= least
-            goal = f"at least {least}: {verdict(met)}"
         yield (
             f"{size} | {package} | {one.seconds:.2f} | {one.least:.2f}, {one.most:.2f}"
             f" | {1e3 * one.seconds / one.steps:.3f} | {one.first:.1f} | {one.ratio:.1f}"
-            f" | {one.ratio_least:.1f}, {one.ratio_most:.1f} | {one.ratio_of_totals:.1f} | {goal}"
+            f" | {one.ratio_least:.1f}, {one.ratio_most:.1f} | {one.ratio_of_totals:.1f}"
         )
 
 
@@ -247,27 +211,7 @@ def answers(runs: Runs) -> Iterator[str]:
         best = min(own.values("objective"))
         for (_, package), _, one, _ in own:
             above, norm = one.objective / best - 1, one.gradient_norm
-            yield (
-                f"{size} | {package} | {one.objective:.8f} | {above:.1e}"
-                f" | {verdict(above <= OBJECTIVE)} | {norm:.1e} | {verdict(norm <= GRADIENT)}"
-            )
-
-
-def limits(runs: Runs) -> Iterator[str]:
-    """Time over the least that a step takes, of each size of which ours was run."""
-    for (size, _), _, one, _ in runs.select(package=OURS):
-        works = work_of_step(one.n_real, size, one.n_inputs, one.evaluations)
-        limit = sum(least_seconds(work, Ceilings(one.flops, one.bytes)) for work in works)
-        fastest = min(runs.select(n_synthetic=size).values("ours_fastest")) / one.steps
-        median, times = one.seconds / one.steps, fastest / limit
-        goal = verdict(times <= TIMES_LIMIT) if size == ALL_ROWS else "no goal"
-        flops, moved = (sum(amounts) for amounts in list(zip(*works, strict=True))[1:])
-        yield (
-            f"{size} | {one.evaluations:.2f} | {flops / 1e6:.2f} | {moved / 1e6:.2f}"
-            f" | {one.flops / 1e9:.1f} | {one.bytes / 1e9:.1f} | {1e3 * limit:.3f}"
-            f" | {1e3 * fastest:.3f} | {times:.1f} | {goal} | {1e3 * median:.3f}"
-            f" | {median / limit:.1f}"
-        )
+            yield (f"{size} | {package} | {one.objective:.8f} | {above:.1e} | {norm:.1e}")
 
 
 STEPS = Experiment(

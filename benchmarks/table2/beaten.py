@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from benchmarks.runs import Mean, Runs, mean_of
+from benchmarks.runs import Mean, Runs
 from benchmarks.showing import mark, published
 from benchmarks.table2.cells import TableCell
 
@@ -18,13 +18,11 @@ class CurvePoint(NamedTuple):
         rho_o: weight of the penalty.
         accuracy: over seeds.
         spd: signed, over seeds.
-        sizes: of the SPD's sizes.
     """
 
     rho_o: float
     accuracy: Mean
     spd: Mean
-    sizes: Mean
 
     def text(self, sign: str = "") -> str:
         """Two cells of a table, with a mark behind the accuracy."""
@@ -40,7 +38,7 @@ class CurvePoint(NamedTuple):
 def curve(runs: Runs) -> list[CurvePoint]:
     """One point for each rho_o."""
     return [
-        CurvePoint(rho, own.mean("accuracy"), own.mean("spd"), mean_of(map(abs, own.values("spd"))))
+        CurvePoint(rho, own.mean("accuracy"), own.mean("spd"))
         for rho, own in sorted(runs.by("rho_o").items())
     ]
 
@@ -94,21 +92,17 @@ class PublishedCell(NamedTuple):
         return self.ours[best], word
 
     def rules(self) -> dict[str, bool]:
-        """By which rules it is beaten: in accuracy, and in |mean SPD| or mean |SPD|."""
+        """Return by which rules it is beaten, in accuracy and in |mean SPD|."""
 
-        def beaten_by(points: Iterable[CurvePoint], *, of_sizes: bool = False) -> bool:
+        def beaten_by(points: Iterable[CurvePoint]) -> bool:
             return any(
-                point.accuracy.mean > self.accuracy
-                and (point.sizes.mean if of_sizes else abs(point.spd.mean)) < abs(self.spd)
+                point.accuracy.mean > self.accuracy and abs(point.spd.mean) < abs(self.spd)
                 for point in points
             )
 
         same, curve = [one for one in self.ours if one.rho_o == self.cell.rho_o], self.ours
         return {
             "by some point of our curve": beaten_by(curve),
-            "by some point of our curve, by the mean size of the SPD": beaten_by(
-                curve, of_sizes=True
-            ),
             "by our point at the same rho_o": beaten_by(same),
             "by the faithful recipe at the same rho_o": beaten_by(self.faithful),
             "by the constant classifier": self.below_constant,

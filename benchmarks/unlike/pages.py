@@ -1,50 +1,19 @@
-"""Differences to central training, the goals, and SPD against skew."""
+"""Differences to central training, and SPD against skew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import Experiment
 from benchmarks.runs import NO_RUNS, Runs
-from benchmarks.showing import COLORS, as_svg, legend, mark, page, panels, verdict
+from benchmarks.showing import COLORS, as_svg, legend, mark, page, panels
 from benchmarks.unlike.clients import TASKS
 from benchmarks.unlike.training import METHODS, behind, run_unlike, settings_of_all
 from synthfair.data.datasets import SOURCES
-
-
-class Goal(NamedTuple):
-    """Largest difference to central training, on test rows.
-
-    Attributes:
-        accuracy: mean size over seeds.
-        spd: mean size over seeds.
-        every: size of the SPD's on each seed.
-    """
-
-    accuracy: float
-    spd: float
-    every: float = np.inf
-
-    def __str__(self) -> str:
-        """Its parts."""
-        return " / ".join(f"{part:g}" for part in self if np.isfinite(part))
-
-
-def goal_of(setting: Any) -> Goal | None:
-    """Return the goal of a setting, or None if it has none."""
-    covariance, adult = setting.penalty == "covariance", setting.task == "adult"
-    if setting.method == "surrogate" and adult:
-        return Goal(0.005, 0.015, 0.03)
-    if setting.method == "surrogate":
-        return Goal(0.002, 0.005, 0.015) if covariance else Goal(0.003, 0.006, 0.015)
-    if setting.method == "private" and not adult:
-        return Goal(0.005, 0.015) if covariance else Goal(0.01, 0.03)
-    return None
 
 
 class Difference(NamedTuple):
@@ -62,10 +31,6 @@ class Difference(NamedTuple):
     spd: float
     spd_most: float
 
-    def meets(self, goal: Goal) -> bool:
-        """Whether it does in all its parts."""
-        return all(np.less_equal((self.accuracy, self.spd, self.spd_most), goal))
-
 
 def difference(runs: Runs, central: Runs) -> Difference | None:
     """Of the runs of a setting to those of central training; None without a common seed."""
@@ -75,55 +40,11 @@ def difference(runs: Runs, central: Runs) -> Difference | None:
     return Difference(*(float(f(some)) for some in sizes for f in (np.mean, np.max)))
 
 
-class Compared(NamedTuple):
-    """All runs of a setting, next to central training.
-
-    Attributes:
-        setting: theirs.
-        runs: of all seeds.
-        off: difference to central training, if that was run.
-        constants: runs of the constant classifier on the same cut, if that was run.
-    """
-
-    setting: Any
-    runs: Runs
-    off: Difference | None
-    constants: Runs
-
-    @property
-    def goal(self) -> Goal | None:
-        """Of the setting, if it has one and can be compared."""
-        return goal_of(self.setting) if self.off else None
-
-    @property
-    def met(self) -> bool | None:
-        """Whether there is a goal that is met; of a model that learned nothing, neither."""
-        if nothing_learned(self.runs, self.constants):
-            return None
-        return bool(self.off and self.goal and self.off.meets(self.goal))
-
-
-def compare_all(runs: Runs) -> list[Compared]:
-    """Every setting next to central training with the same penalty on the same splits."""
-    groups, every = runs.by(), []
-    constants = runs.select(method="constant").by("task", "clients", "split")
-    for setting, own in groups.items():
-        off = difference(own, groups.get(setting._replace(method="central"), NO_RUNS))
-        others = NO_RUNS if setting.method == "constant" else constants.get(setting[:3], NO_RUNS)
-        every.append(Compared(setting, own, off, others))
-    return every
-
-
 def show(runs: Runs) -> dict[str, str]:
-    """Return the page of goals and settings, and a plot for each penalty, by file name."""
-    every = compare_all(runs)
-    text = page(
-        "unlike/unlike",
-        runs,
-        goals=goals(every),
-        surrogates=differences([one for one in every if goal_of(one.setting)]),
-        others=differences([one for one in every if not goal_of(one.setting)]),
-    )
+    """Return the page of all settings, and a plot for each penalty, by file name."""
+    lines = [(setting.method in SURROGATES, line) for setting, line in differences(runs)]
+    parts = [[line for is_one, line in lines if is_one == kind] for kind in (True, False)]
+    text = page("unlike/unlike", runs, surrogates=parts[0], others=parts[1])
     plots = {
         f"spd_{penalty}_{rho:g}.svg": plot(own)
         for (penalty, rho), own in runs.by("penalty", "rho").items()
@@ -131,26 +52,13 @@ def show(runs: Runs) -> dict[str, str]:
     return {"unlike.md": text, **plots}
 
 
-def goals(every: Sequence[Compared]) -> Iterator[tuple[object, ...]]:
-    """How many settings of a method and penalty meet their goal."""
-    groups: dict[tuple[str, str, Goal], list[Compared]] = {}
-    for one in every:
-        if one.goal:
-            what = "Adult" if one.setting.task == "adult" else "Dutch, Law School"
-            key = f"{METHODS[one.setting.method].label}: {what}", one.setting.penalty, one.goal
-            groups.setdefault(key, []).append(one)
-    for names, own in groups.items():
-        worst = np.max([one.off for one in own if one.off], axis=0)[[0, 2, 3]]
-        deciding = [one.met for one in own if one.met is not None]
-        met = verdict(all(deciding)) if deciding else ""
-        counts = f"{sum(deciding)} of {len(deciding)}", len(own) - len(deciding) or ""
-        yield *names, *(f"{one:.4f}" for one in worst), *counts, met
-
-
-def differences(some: Sequence[Compared]) -> Iterator[str]:
-    """Yield a line of the page for each setting."""
-    for one in some:
-        setting, own, off, constants = one
+def differences(runs: Runs) -> Iterator[tuple[Any, str]]:
+    """Yield each setting and its line: next to central training with the same penalty and split."""
+    groups = runs.by()
+    cuts = runs.select(method="constant").by("task", "clients", "split")
+    for setting, own in groups.items():
+        off = difference(own, groups.get(setting._replace(method="central"), NO_RUNS))
+        constants = NO_RUNS if setting.method == "constant" else cuts.get(setting[:3], NO_RUNS)
         label = METHODS[setting.method].label + " *" * (False in own.values("converged"))
         accuracy = own.mean("accuracy")
         worse = mark(accuracy, constants.mean("accuracy") if constants else None)
@@ -159,15 +67,17 @@ def differences(some: Sequence[Compared]) -> Iterator[str]:
             sizes = f"{off.accuracy:.4f} ({off.accuracy_most:.4f})"
             texts = f"{sizes} | {off.spd:.4f} ({off.spd_most:.4f})"
         clients, out = (own.mean(name).mean for name in ("clients_out", "rows_out"))
-        met = NOTHING if one.met is None else verdict(one.met)
         yield (
+            setting,
             f"{setting.task} | {setting.clients} | {setting.split} | {label}"
             f" | {setting.penalty} {setting.rho:g} | {len(own)} | {accuracy.mean:.4f}{worse}"
             f" | {own.mean('spd').mean:+.4f} | {texts}"
-            f" | {f'{clients:.1f}, {out:.0f}' if out else ''}"
-            f" | {f'{one.goal}: {met}' if one.goal else ''}"
+            f" | {f'{clients:.1f}, {out:.0f}' if out else ''}",
         )
 
+
+SURROGATES = "surrogate", "private"
+"""The methods whose clients upload surrogates."""
 
 SKEWS = {"alike": "alike", "0.3": "Dirichlet 0.3", "0.1": "Dirichlet 0.1"}
 

@@ -22,7 +22,7 @@ from benchmarks.unlike.clients import (
 from synthfair import compare
 from synthfair.compare import Federation
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.privacy.guarantee import GRID
+from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.server.pooling import concatenated
 from synthfair.surrogate import GlobalProblem, WeightedTable
 from synthfair.surrogate.fair import ridge_of
@@ -258,7 +258,7 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
 def behind(setting: UnlikeSetting) -> tuple[object, ...] | None:
     """Return the settings of the surrogates, defaults included, or the grid of fair releases."""
     if setting.method == "fair":
-        return (GRID,)
+        return (FEATURE_GRID,)
     if (config := CONFIGS.get(setting.method)) is None:
         return None
     return surrogates_version(config.epsilon), config, C, config.k_min

@@ -20,9 +20,11 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 OUTSIDE = (
-    "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/*.md", "benchmarks/results/**/*.*",
-    "benchmarks/speed/limits.py",
-)  # fmt: skip
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "benchmarks/*.md",
+    "benchmarks/results/**/*.*",
+)
 LINK = re.compile(r"(\]\()([^)\s#:]+)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 

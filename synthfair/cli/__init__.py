@@ -12,7 +12,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.help import DefaultFormatter
 
 from synthfair import __version__
-from synthfair.cli.parameters import shown_default
+from synthfair.cli.parameters import converted, shown_default
 from synthfair.cli.show import warn
 from synthfair.errors import InputError, printable, reason
 
@@ -79,6 +79,7 @@ def make_app(argv: Sequence[str] = ()) -> App:
         help_formatter=Help(),
         default_parameter=Parameter(
             allow_repeating=True,  # of one value the last counts; several add up
+            converter=converted,
             consume_multiple=(1, None),  # --data a.csv b.csv
             negative=(),
             show_default=shown_default,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from synthfair.cli.parameters import Again, Force, Int, LedgerFile, SchemaFile
+from synthfair.cli.parameters import Again, Force, LedgerFile, SchemaFile
 from synthfair.cli.secure import model_and_schema
 from synthfair.errors import InputError
 
@@ -21,7 +21,7 @@ def answer(
     schema: SchemaFile | None = None,
     model: Path | None = None,
     sign: Path | None = None,
-    k_min: Annotated[Int | None, Parameter(validator=validators.Number(gte=5))] = None,
+    k_min: Annotated[int | None, Parameter(validator=validators.Number(gte=5))] = None,
     aggregators: tuple[Path, ...] = (),
     most_epsilon: float | None = None,
     most_delta: float = 1e-5,

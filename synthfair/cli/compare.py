@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, labelled_table
-from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
+from synthfair.cli.parameters import Config, SchemaFile, with_settings
 from synthfair.cli.show import conclude, opening, say, terminal, warn
 from synthfair.errors import InputError
 from synthfair.files import open_file
@@ -31,10 +31,10 @@ def compare(
     rule: Clients = ALIKE,
     methods: tuple[str, ...] = _METHODS,
     weights: tuple[float, ...] = (0.0, 10.0, 100.0),
-    seeds: Int = 3,
+    seeds: int = 3,
     config: Config | None = None,
     output: Path,
-    min_group_rows: Int = 0,
+    min_group_rows: int = 0,
     **settings: Any,
 ) -> None:
     r"""Compare several methods on one table, over seeds.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from synthfair.cli.parameters import Force, Int, SchemaFile
+from synthfair.cli.parameters import Force, SchemaFile
 from synthfair.cli.show import conclude, counting_bar, opening, say, warn
 from synthfair.errors import InputError
 from synthfair.files import require_free, write_text
@@ -48,10 +48,10 @@ class Clients:
             and a test row is an error.
     """
 
-    clients: Int | None = None
+    clients: int | None = None
     skew: float | None = None
     by: str | None = None
-    min_rows: Int = 0
+    min_rows: int = 0
 
 
 ALIKE = Clients()
@@ -100,7 +100,7 @@ def split(
     schema: SchemaFile | None = None,
     sensitive: Sensitive | None = None,
     rule: Clients = ALIKE,
-    seed: Int = 0,
+    seed: int = 0,
     output: Path,
     force: Force = False,
 ) -> None:

@@ -25,7 +25,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from synthfair import measure
-from synthfair.cli.parameters import Confidence, Force, Int, Model
+from synthfair.cli.parameters import Confidence, Force, Model
 from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
 from synthfair.files import parse_as, require_free
@@ -49,7 +49,7 @@ def plan(
     groups: tuple[str, ...],
     range: tuple[float, float] = (0.0, 1.0),  # noqa: A002 - the name of the flag
     epsilon: float | None = None,
-    clients: Int | None = None,
+    clients: int | None = None,
     precision: float | None = None,
     output: Path | None = None,
     force: Force = False,

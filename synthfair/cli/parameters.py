@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter, Token, convert
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -21,18 +21,16 @@ def shown_default(default: object) -> str | None:
     return " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
 
 
-def _whole(_type: object, tokens: Sequence[Token]) -> int:
-    """Return a whole number as it is written; cyclopts itself would round 2.7 to 3."""
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
+def converted(kind: Any, words: Sequence[Token]) -> Any:
+    """Return words as cyclopts converts them, but for whole numbers: it would round 2.7 to 3."""
+    if any(int in (member, *get_args(member)) for member in (kind, *get_args(kind))):
+        for word in words:
+            try:
+                int(word.value)
+            except ValueError:
+                raise ValueError(f"{word.value!r} is not a whole number") from None
+    return convert(kind, words)
 
-
-Int = Annotated[int, Parameter(converter=_whole)]
-
-Switch = Annotated[bool, Parameter(negative=None)]
-"""A boolean with a flag of its own to switch it off: ``--no-...``."""
 
 Force = Annotated[bool, Parameter(help="Overwrite outputs that exist.")]
 
@@ -59,7 +57,7 @@ Again = Annotated[
 ]
 
 NoiseSeed = Annotated[
-    Int,
+    int,
     Parameter(
         help="For tests: noise that anybody can repeat. Then epsilon guarantees nothing, and what"
         " is written says so."
@@ -80,17 +78,13 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
     for title, config, keys in groups:
         for key in keys:
             field = config.model_fields[key]
-            kind: Any = field.annotation
-            is_whole = any(int in (member, *get_args(member)) for member in (kind, *get_args(kind)))
-            is_tuple = get_origin(kind) is tuple
             parameter = Parameter(
                 group=panels[title],
-                help=" ".join((field.description or "").split()),
+                help=field.description,
                 show_default=shown_default(field.default) or False,
-                negative=None if kind is bool else (),
-                converter=_whole if is_whole and not is_tuple else None,
+                negative=None if field.annotation is bool else (),
             )
-            flags[key] = Annotated[tuple[Int, ...] if is_whole and is_tuple else kind, parameter]
+            flags[key] = Annotated[field.annotation, parameter]
     settings = TypedDict("Settings", flags, total=False)  # type: ignore[misc]
 
     def decorated(command: _Command) -> _Command:

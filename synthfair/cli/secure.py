@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from synthfair.cli.parameters import Force, Int, SchemaFile
+from synthfair.cli.parameters import Force, SchemaFile
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def plan(
     schema: SchemaFile | None = None,
     surrogate: Path | None = None,
     opened: Path | None = None,
-    bins: Int = 101,
+    bins: int = 101,
     epsilon: float | None = None,
-    rows_per_client: Int | None = None,
+    rows_per_client: int | None = None,
     aggregators: tuple[Path, ...],
     clients: tuple[Path, ...],
-    least_clients: Int | None = None,
+    least_clients: int | None = None,
     output: Path,
     force: Force = False,
     unit: Literal["row", "user"] = "row",
-    rows_per_user: Int = 1,
+    rows_per_user: int = 1,
 ) -> None:
     r"""Write the public file: what is summed, the privacy, the aggregators, the clients.
 

@@ -11,7 +11,6 @@ from cyclopts import Parameter, validators
 from synthfair.cli.parameters import (
     Config,
     Force,
-    Int,
     Model,
     SchemaFile,
     with_settings,
@@ -42,7 +41,7 @@ def server(
     frontier: bool = False,
     records: Path | None = None,
     refine: Path | None = None,
-    answers: Annotated[Int, Parameter(validator=validators.Number(gte=1))] | None = None,
+    answers: Annotated[int, Parameter(validator=validators.Number(gte=1))] | None = None,
     trusted: Path | None = None,
     report: bool = False,
     **settings: Any,
@@ -105,7 +104,7 @@ def server(
     from synthfair.report.answer import run_sentence
     from synthfair.report.page import write_report
     from synthfair.server import serve
-    from synthfair.server.page import FILES
+    from synthfair.server.page import SERVER_FILES
 
     page = output / "report.html"
     if report:  # all that could refuse it, before any work is done
@@ -136,7 +135,7 @@ def server(
         refine=exchanges,
         force=force,
     )
-    files = [path for name in FILES if (path := output / name).exists()]
+    files = [path for name in SERVER_FILES if (path := output / name).exists()]
     following = command("evaluate", "--model", files[0], "--data", "TEST.csv")
     if test:
         following = command("report", output, "--output", page)
@@ -220,7 +219,7 @@ def evaluate(
     )
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
-    from synthfair.fairness.metrics import METRIC_OF
+    from synthfair.fairness.metrics import NOTION_METRICS
     from synthfair.files import require_free
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
@@ -246,7 +245,7 @@ def evaluate(
             following = command("report", output.parent, "--output", page)
     # The metrics, on a terminal and in a file.
     encoded = encode_tests(tables, trained.schema_, paths=data)
-    evaluation, metric = measure(trained, encoded, config), METRIC_OF[config.notion]
+    evaluation, metric = measure(trained, encoded, config), NOTION_METRICS[config.notion]
     if output:
         write_metrics(decision_metrics(trained, evaluation), output)
     say(evaluation_tables(evaluation))

@@ -15,7 +15,6 @@ from synthfair.cli.parameters import (
     Again,
     Config,
     Force,
-    Int,
     LedgerFile,
     NoiseSeed,
     SchemaFile,
@@ -76,7 +75,7 @@ def train(
     config: Config | None = None,
     output: Path,
     force: Force = False,
-    clients: Int | None = None,
+    clients: int | None = None,
     rows_per_user: float | None = None,
     user_column: str | None = None,
     test: tuple[Path, ...] = (),
@@ -157,7 +156,7 @@ def train(
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
-    from synthfair.privacy.ledger import ENDING, Ledger
+    from synthfair.privacy.ledger import LEDGER_ENDING, Ledger
     from synthfair.report.answer import run_sentence
     from synthfair.report.result_tables import evaluation_tables, training_table
 
@@ -177,7 +176,9 @@ def train(
 
     # The training, with a bar.
     if ledger is None:
-        ledger = output / f"{table}{ENDING}" if is_public else Ledger.for_table(Path(table)).path
+        ledger = (
+            output / f"{table}{LEDGER_ENDING}" if is_public else Ledger.for_table(Path(table)).path
+        )
     files = TrainFiles(output, ledger, force, insecure_noise_seed, again or is_public)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(

@@ -40,10 +40,10 @@ from synthfair.distill.solvers import choose_method, train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
-from synthfair.privacy.guarantee import GRID
+from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.format import MAX_ABSOLUTE, Release, make_header
-from synthfair.release.settings import MIN_ROWS, DistillConfig
+from synthfair.release.format import MAX_FEATURE, Release, make_header
+from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
@@ -267,7 +267,7 @@ class FairTask:
         for state, records in chunks:
             taken += len(records.objective)
             is_finite = np.isfinite(records.objective).all()
-            if not (is_finite and np.abs(state.best.x).max() <= MAX_ABSOLUTE):
+            if not (is_finite and np.abs(state.best.x).max() <= MAX_FEATURE):
                 raise InputError(
                     f"{run.source}: distillation diverged, by step {taken}: lower learning_rate,"
                     " rho_o or temperature, or raise lambda_theta (the inner problem must be"
@@ -285,7 +285,9 @@ class FairTask:
         guarantee = self.buyer and self.buyer.guarantee
         header = make_header(config, schema, **kinds, guarantee=guarantee)
         s, y = np.asarray(problem.s), np.asarray(problem.y)
-        x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked
+        x = (
+            np.rint(np.asarray(best.x).T / FEATURE_GRID) * FEATURE_GRID
+        )  # of the file, and of what is checked
         return Distillation(
             Release(header, x, s, y),
             StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
@@ -358,11 +360,11 @@ def _check_release(made: Any, rows: ReadRows, run: Run) -> None:
 
 
 def require_rows(n_rows: int, *, source: str) -> None:
-    """Raise InputError for fewer rows than :data:`MIN_ROWS`."""
-    if n_rows < MIN_ROWS:
+    """Raise InputError for fewer rows than :data:`MIN_EXACT_ROWS`."""
+    if n_rows < MIN_EXACT_ROWS:
         raise InputError(
-            f"{source}: {n_rows} rows; a release needs at least {MIN_ROWS}. Make one release of"
-            " your rows and another organisation's"
+            f"{source}: {n_rows} rows; a release needs at least {MIN_EXACT_ROWS}. Make one release"
+            " of your rows and another organisation's"
         )
 
 
@@ -377,14 +379,14 @@ def check_copies(release: Release, real: Encoded, *, source: str) -> None:
     if config.labels != "copy" and np.array_equal(release.y, real.y):
         raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
     digests, real_digests = (
-        content_digests(np.rint(column / GRID).astype(int) for column in columns)
+        content_digests(np.rint(column / FEATURE_GRID).astype(int) for column in columns)
         for columns in (release.x.T, real.x.T)
     )
     if not (copies := int(np.isin(digests, real_digests).sum())):
         return
     from scipy.stats import binom  # takes a while
 
-    chance = min(1.0, len(real_digests) * GRID ** real.x.shape[1])
+    chance = min(1.0, len(real_digests) * FEATURE_GRID ** real.x.shape[1])
     if copies > binom.isf(CHANCE, len(digests), chance):
         safer = "start = range, " * (config.start == "real")
         raise InputError(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from synthfair import federated
 from synthfair.client.fair_task import Distillation
 from synthfair.client.from_table import distill_table
-from synthfair.data.batches import in_memory, other_inputs
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
@@ -23,13 +23,18 @@ from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
-from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
+from synthfair.model import Rows
 from synthfair.release.format import Release, release_bytes
 from synthfair.release.settings import DistillConfig, SurrogateConfig
-from synthfair.server.pooling import compared_groupings, concatenated, pool_and_train
+from synthfair.server.pooling import (
+    compared_groupings,
+    concatenated,
+    pool_and_train,
+    trained_model,
+)
 from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 from synthfair.task.protocol import sha256_of
@@ -277,18 +282,16 @@ def _fitted(model: TrainedModel, federation: Federation, cost: Cost, target: Tar
 
 def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Solve the server's problem on all clients' real rows in one place: the ceiling."""
-    theta, converged = _trained(concatenated(federation.train), federation, config)
-    cost = _all_rows(federation, config)
-    return _linear([theta] * len(federation.test), converged, cost, federation, config)
+    model = _solved(concatenated(federation.train), federation, config)
+    return _fitted(model, federation, _all_rows(federation, config), _weight(config))
 
 
 def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Train each client alone on its own rows, for its own test rows."""
-    thetas, converged = zip(
-        *(_trained(rows, federation, config) for rows in federation.train), strict=True
-    )
-    cost = Cost(len(thetas), 0, 0)
-    return _linear(thetas, all(converged), cost, federation, config)
+    models = [_solved(rows, federation, config) for rows in federation.train]
+    tests = tuple(map(score_rows, models, federation.test))
+    converged = all(model.converged for model in models)
+    return Fitted(tests, converged, Cost(len(models), 0, 0), _weight(config))
 
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
@@ -317,7 +320,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
     }[config.notion]
     rows, eps = concatenated(federation.train), 1.0 / max(config.rho_o, 1.0)
     plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
-    c, inputs = server_config(config).C, _inputs(rows, federation, plain)
+    c, inputs = server_config(config).C, _rows(rows, federation, plain).a
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
     mitigator = reductions.ExponentiatedGradient(
         model, parity(difference_bound=eps), eps=eps, nu=MAX_DUALITY_GAP
@@ -326,7 +329,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
         warnings.simplefilter("ignore", DeprecationWarning)
         mitigator.fit(inputs, (rows.y > 0).astype(int), sensitive_features=rows.s)
     decisions = (
-        mitigator.predict(_inputs(test, federation, plain), random_state=config.seed)
+        mitigator.predict(_rows(test, federation, plain).a, random_state=config.seed)
         for test in federation.test
     )
     return Fitted(
@@ -337,14 +340,12 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
     )
 
 
-def _trained(
-    real: Encoded, federation: Federation, config: DistillConfig
-) -> tuple[np.ndarray, bool]:
-    """Return the linear model with the penalty, and whether its training converged."""
-    (n, d), penalty = (a := _inputs(real, federation, config)).shape, _penalty(federation, config)
-    ridge = ridge_of(server_config(config).C, n, d, intercept=config.intercept)
-    point = GlobalProblem(a, real.s, real.y, np.ones(n), penalty, ridge).solve(config.rho_o)
-    return point.theta, point.converged
+def _solved(real: Encoded, federation: Federation, config: DistillConfig) -> TrainedModel:
+    """Return the server's model of real rows."""
+    rows, settings = _rows(real, federation, config), server_config(config)
+    ridge = ridge_of(settings.C, *rows.a.shape, intercept=config.intercept)
+    problem: Any = GlobalProblem(*rows, _penalty(federation, config), ridge)  # type: ignore[arg-type]
+    return trained_model(problem.solve(config.rho_o), federation.schema, settings)
 
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
@@ -355,32 +356,22 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     return named_penalty(config, n_groups=federation.n_groups, by=by)
 
 
-def _linear(
-    thetas: Sequence[np.ndarray],
-    converged: bool,
-    cost: Cost,
-    federation: Federation,
-    config: DistillConfig,
-) -> Fitted:
-    """Return linear models, one for the test rows of each client."""
-    scores = (
-        _inputs(rows, federation, config) @ theta
-        for theta, rows in zip(thetas, federation.test, strict=True)
-    )
-    target = Target(by="weight", amounts=(config.rho_o,))
-    return Fitted(federation.scored(scores), converged, cost, target)
+def _rows(real: Encoded, federation: Federation, config: DistillConfig) -> Rows:
+    """Return rows as the model sees them."""
+    n_groups = federation.n_groups if config.group_input else 1
+    table = WeightedTable(*real, np.ones(len(real.y)))
+    return table.rows(n_groups=n_groups, intercept=config.intercept)
 
 
-def _inputs(rows: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
-    n_read = federation.n_groups if config.group_input else 1
-    shared_inputs = other_inputs(rows.s, n_groups=n_read, intercept=config.intercept)
-    return np.column_stack([rows.x, shared_inputs.T])
+def _weight(config: DistillConfig) -> Target:
+    """Return what methods with a weight of the penalty are asked for."""
+    return Target(by="weight", amounts=(config.rho_o,))
 
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
     """Return the clients with their training rows."""
-    rows = concatenated(federation.train)
-    return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
+    a, s, y, _ = _rows(concatenated(federation.train), federation, config)
+    return federated.make_users(np.asarray(a), np.asarray(s), np.asarray(y), federation.user)
 
 
 def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
@@ -395,22 +386,21 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
 
     The ridge is the server's, but for holding the intercept, too.
     """
-    clients = _users(federation, config)
-    rows, n_inputs = len(federation.user), clients.a.shape[1]
+    rows = concatenated(federation.train)
     method = federated.FedAvg(
-        model=federated.LogisticRegression(n_inputs),
+        rounds=FEDAVG_ROUNDS,
+        momentum=MOMENTUM,
+        group_input=config.group_input,
         penalty=_penalty(federation, config),
         rho=config.rho_o,
-        lambda_theta=n_inputs**2 / (server_config(config).C * rows),
-        momentum=MOMENTUM,
     )
-    method = method.bound(learning_rate=float(safe_rate(method, clients)))
-    everyone = federated.Cohorts.everyone(len(clients))
-    run = engine.run(method, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    upload = engine.report_size(method, clients)[1]
-    cost = Cost(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
-    thetas = [np.asarray(run.state.params)] * len(federation.test)
-    return _linear(thetas, run.history.settled, cost, federation, config)
+    data = federated.make_user_data(rows, federation.user, federation.schema, method)
+    n_inputs = data.users.a.shape[1]
+    ridge = n_inputs**2 / (server_config(config).C * len(rows.y))
+    method = method.plan(data).bound(lambda_theta=ridge)
+    method = method.bound(learning_rate=float(safe_rate(method, data.users)))
+    training = federated.train_rounds(data, method)
+    return _fitted(training.model, federation, training.cost, _weight(config))
 
 
 def in_rounds(

@@ -1,4 +1,4 @@
-"""Tables: schema, encoding, splits, named tables, and streams of batches of rows."""
+"""Tables: schema, encoding, splits, named tables, streams of batches."""
 
 import lazy_loader
 

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from synthfair.settings import STRICT
 
-MAX_PLACES = 100
-"""Knots or edges of a column, at most."""
+MAX_KNOTS = 100
+"""The most knots or edges of a column."""
 
 
 def _require_increasing(places: tuple[float, ...]) -> tuple[float, ...]:
@@ -25,13 +25,13 @@ def _require_increasing(places: tuple[float, ...]) -> tuple[float, ...]:
 
 Places = Annotated[
     tuple[float, ...],
-    Field(strict=False, min_length=1, max_length=MAX_PLACES),
+    Field(strict=False, min_length=1, max_length=MAX_KNOTS),
     AfterValidator(_require_increasing),
 ]
 
 
 class Steps(BaseModel):
-    """Indicators of value >= edge: a curve that is a staircase.
+    """A basis of indicators of value >= edge: a curve that is a staircase.
 
     Attributes:
         edges: increasing, above the column's lower bound, at most its upper one.
@@ -64,7 +64,7 @@ class Steps(BaseModel):
 
 
 class Spline(BaseModel):
-    """B-splines between knots, without the first: a smooth curve. With it they would sum to 1.
+    """A basis of B-splines between knots, without the first: with it they would sum to 1.
 
     De Boor, A Practical Guide to Splines (1978), chapter IX; the end knots are repeated.
 

@@ -1,4 +1,4 @@
-"""Rows that are read some at a time, as often as need be: from memory, files, or a Dask cluster."""
+"""Encoded rows in batches, which are read as often as need be: memory, files, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import dask.dataframe
     import pandas as pd
 
-BATCH_ROWS = 2**16
-"""Number of rows in memory of a batch."""
+MAX_BATCH_ROWS = 2**16
+"""The most rows of a batch of rows in memory."""
 
 
 Sum = TypeVar("Sum", bound=Any)
@@ -30,16 +30,16 @@ Sum = TypeVar("Sum", bound=Any)
 
 
 class Batches(Protocol):
-    """Encoded rows over which sums can be computed, wherever they lie."""
+    """A table of encoded rows over which sums can be computed, wherever the rows lie."""
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """``terms`` of each batch of rows, added up. Every call reads all rows anew."""
+        """Return the sum of ``terms`` of each batch. Every call reads all rows anew."""
         ...
 
 
 @dataclass(frozen=True)
 class BatchesInOrder:
-    """Batches read one after the other, in this process.
+    """A table whose batches are read one after the other, in this process.
 
     Attributes:
         read: begins anew each time that it is called; yields at least one batch.
@@ -54,16 +54,16 @@ class BatchesInOrder:
 
 def in_memory(rows: Encoded) -> BatchesInOrder:
     """Return batches of rows that are encoded already."""
-    begins = range(0, max(1, len(rows.y)), BATCH_ROWS)
+    begins = range(0, max(1, len(rows.y)), MAX_BATCH_ROWS)
     return BatchesInOrder(
-        lambda: (Encoded(*(field[i : i + BATCH_ROWS] for field in rows)) for i in begins)
+        lambda: (Encoded(*(field[i : i + MAX_BATCH_ROWS] for field in rows)) for i in begins)
     )
 
 
 def from_files(
     path: str | PathLike[str], schema: Schema, *, clipping: Clipping | None = None
 ) -> BatchesInOrder:
-    """Return batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
+    """Return batches of a CSV or Parquet file, or of all files in a folder, in constant memory.
 
     Args:
         path: of the file or folder.
@@ -77,8 +77,8 @@ def from_files(
 
     def read() -> Iterator[Encoded]:
         source, n_rows = str(path), 0
-        for before, part in with_starts(read_chunks(Path(path), schema), source):
-            rows = encode(part, schema, source=source, rows_before=before, clipping=clipping)
+        for before, partition in with_starts(read_chunks(Path(path), schema), source):
+            rows = encode(partition, schema, source=source, rows_before=before, clipping=clipping)
             n_rows += len(rows.y)
             if len(rows.y):
                 yield rows
@@ -124,16 +124,18 @@ class DaskBatches:
 
         schema = self._schema
 
-        def of_part(part: pd.DataFrame, number: int) -> list[Sum | None]:
+        def of_part(partition: pd.DataFrame, number: int) -> list[Sum | None]:
             """Return a partition's sum; None where it has no rows, as filters leave some."""
             source = f"partition {number}"
-            rows = len(part) and encode(part, schema, source=source, rows_before=0)
+            rows = len(partition) and encode(partition, schema, source=source, rows_before=0)
             return [terms(rows) if rows and len(rows.y) else None]
 
-        def both(one: Sum | None, other: Sum | None) -> Sum | None:
-            return other if one is None else one if other is None else one + other
+        def both(first: Sum | None, second: Sum | None) -> Sum | None:
+            return second if first is None else first if second is None else first + second
 
-        sums = from_delayed([delayed(of_part)(part, i) for i, part in enumerate(self._parts)])
+        sums = from_delayed(
+            [delayed(of_part)(partition, i) for i, partition in enumerate(self._parts)]
+        )
         total: Any = sums.fold(both, split_every=2)
         if (total := total.to_delayed().compute()) is None:
             raise InputError("the Dask table has no rows")

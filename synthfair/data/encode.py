@@ -1,4 +1,4 @@
-"""A table by its schema as numbers, and back: DataFrame + Schema -> Encoded."""
+"""Encoding of a table by its schema: DataFrame + Schema -> Encoded."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ClippedColumn(NamedTuple):
 MAX_CLIPPED_SHARE = 0.05
 """Share of a column's values that may be clipped without a warning."""
 
-OWN_SCHEMA = "Correct the schema for all clients, from public knowledge, not from these rows"
+SCHEMA_REMEDY = "Correct the schema for all clients, from public knowledge, not from these rows"
 """What is to be done about a schema whose bounds clip much."""
 
 
@@ -115,7 +115,7 @@ class Clipping:
         columns = [item for item in self.columns.items() if item[1].share > above]
         return sorted(columns, key=lambda item: -item[1].share)
 
-    def warnings(self, remedy: str = OWN_SCHEMA) -> list[str]:
+    def warnings(self, remedy: str = SCHEMA_REMEDY) -> list[str]:
         """Return a sentence for rows left out, and for each column much clipped or unknown."""
         left_out = [f"{self.unlabelled:,} rows have no label, and are left out"]
         unknown = [
@@ -232,8 +232,8 @@ def content_sums(rows: Encoded) -> np.ndarray:
 def content_sha256(parts: Iterable[Encoded]) -> str:
     """Return a fingerprint of rows that come in parts: their content alone, in whatever order."""
     total = 0
-    for part in parts:
-        for row in np.column_stack(part):
+    for batch in parts:
+        for row in np.column_stack(batch):
             total += int.from_bytes(hashlib.sha256(row).digest())
     return f"{total % 2**256:064x}"
 
@@ -245,7 +245,7 @@ def encode_inputs(
     source: str = "table",
     rows_before: int | None = None,
     clipping: Clipping | None = None,
-    others: bool = True,
+    extra_columns: bool = True,
     groups: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X [N, d] and s [N] of all rows, labelled or not; raises as :func:`encode`.
@@ -254,7 +254,7 @@ def encode_inputs(
     ``groups`` their columns are left alone, too, and s is 0.
     """
     optional = {schema.label, *(() if groups else schema.attributes)}
-    table = _tidied_rows(table, schema, source, optional=optional, others=others)
+    table = _tidied_rows(table, schema, source, optional=optional, extra_columns=extra_columns)
     return _inputs(table, schema, partial(_refuse, source, rows_before), clipping, groups=groups)
 
 
@@ -314,8 +314,8 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
             functions = column.basis.functions(block[:, 0], column.lower, column.upper)
             blocks[name] = np.hstack([functions, block[:, 1:]])
     products = [
-        (blocks[one][:, :, None] * blocks[other][:, None]).reshape(len(x), -1)
-        for one, other in schema.interactions or ()
+        (blocks[first][:, :, None] * blocks[second][:, None]).reshape(len(x), -1)
+        for first, second in schema.interactions or ()
     ]
     return np.hstack([*blocks.values(), *products])
 
@@ -434,7 +434,7 @@ def _tidied_rows(
     source: str,
     *,
     optional: Collection[str] = (),
-    others: bool = False,
+    extra_columns: bool = False,
 ) -> pd.DataFrame:
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
@@ -443,7 +443,7 @@ def _tidied_rows(
             f"{source}: column {lacking[0]!r} is missing; schema {schema.name!r} needs it"
         )
     names = {*schema.columns, *schema.ignored}
-    if not others and (extra := [name for name in table.columns if name not in names]):
+    if not extra_columns and (extra := [name for name in table.columns if name not in names]):
         raise InputError(
             f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
             " drop it, or list it under 'ignored'"
@@ -544,10 +544,10 @@ def _refuse(
         return
     first = int(np.argmax(wrong))
     row, value = int(values.index[first]), values.iloc[first : first + 1].tolist()[0]
-    what = "a missing value" if pd.isna(value) else repr(value)
+    value_text = "a missing value" if pd.isna(value) else repr(value)
     at_least = "" if rows_before is None else "at least "
     more = f" (and {at_least}{wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
     raise InputError(
-        f"{source}: column {values.name!r}, row {(rows_before or 0) + row + 1}: {what} is not"
+        f"{source}: column {values.name!r}, row {(rows_before or 0) + row + 1}: {value_text} is not"
         f" allowed{more}; it must be {allowed}"
     )

@@ -1,4 +1,4 @@
-"""Splits one table into clients with training and test rows, for simulation."""
+"""Splits of one table into clients with training rows, test rows: a simulated federation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from synthfair.files import require_free, write_text
 MAX_SKEW = 1e6
 """The largest parameter of the Dirichlet distribution: clients are alike long before."""
 
-NO_VALUE = "missing"
+NO_VALUE_CLIENT = "missing"
 """The client of the rows that have no value in the column that a table is cut by."""
 
-MAX_NAME = 50
+MAX_NAME_CHARACTERS = 50
 """Characters of a client's name that its files' names have: file systems allow 255 bytes."""
 
 
@@ -144,7 +144,7 @@ def partition_by(
             f"column {column!r}: the table has none of this name; it has"
             f" {', '.join(map(str, table.columns))}"
         )
-    names = table[column].astype("string").fillna(NO_VALUE).to_numpy(object)
+    names = table[column].astype("string").fillna(NO_VALUE_CLIENT).to_numpy(object)
     parts = {name: rng.permutation(rows) for name, rows in _rows_by(names).items()}
     return _clients(table, parts, test_fraction, min_rows)
 
@@ -281,9 +281,9 @@ def write_clients(
     by_name = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
     stems = file_stems(by_name)
     tables = {
-        folder / f"{stem}_{part}.csv": table
+        folder / f"{stem}_{role}.csv": table
         for stem, client in zip(stems, by_name.values(), strict=True)
-        for part, table in client._asdict().items()
+        for role, table in client._asdict().items()
     }
     schema_path = folder / "schema.json"
     require_free(*tables, schema_path, force=force)
@@ -297,7 +297,9 @@ def write_clients(
 
 def file_stems(names: Collection[int | str]) -> list[str]:
     """Return the stems of each client's files. Raises InputError where two agree."""
-    stems = ["client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME] for name in names]
+    stems = [
+        "client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME_CHARACTERS] for name in names
+    ]
     first: dict[str, int | str] = {}
     for name, stem in zip(names, stems, strict=True):
         other = first.setdefault(stem.casefold(), name)  # some file systems ignore case

@@ -31,9 +31,9 @@ from synthfair.settings import STRICT, on_one_line
 INTERCEPT = "(intercept)"
 """The name that models give the input that is always 1; no encoded column has it."""
 
-OWN_COLUMNS: tuple[str, str, str] = "(group)", "(label)", "(weight)"
-"""Names of a release's columns behind the features; the last of surrogates alone. No column of a
-schema has one of them."""
+RELEASE_COLUMNS: tuple[str, str, str] = "(group)", "(label)", "(weight)"
+"""The names of a release's columns behind the features; only surrogates have the last. No column of
+a schema has one of them."""
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True)]
 """A name of a column, or a text in one; blanks around it do not count."""
@@ -47,19 +47,19 @@ MISSING_VALUES = ("", "NA", "NaN")
 MIN_WIDTH, MAX_WIDTH = 1e-100, 1e100
 """The range of widths of a number's bounds; beyond, coefficients in its unit overflow."""
 
-TIMES = " x "
-"""Between attributes, or their values, that are taken together."""
+CROSS = " x "
+"""The separator of attributes, or of their values, that are taken together."""
 
-OTHER = f"{TIMES}other"
-"""Behind the first attribute's value, the small combinations with it together."""
+SMALL_COMBINATIONS = f"{CROSS}other"
+"""The ending of the name of a first attribute's value under which its small combinations merge."""
 
 MAX_COMBINATIONS = 1000
-"""Combinations of several sensitive attributes, at most."""
+"""The most combinations of several sensitive attributes."""
 
-MOST = 10_000
-"""Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
+MAX_COLUMNS = 10_000
+"""The most columns of a table or a schema, encoded columns, and categories of a column."""
 
-_MAX_BYTES = 2**21
+MAX_SCHEMA_BYTES = 2**21
 """The largest size of a schema's file, and half that of a release's header, which holds it."""
 
 
@@ -113,7 +113,7 @@ class Categorical(BaseModel):
     model_config = STRICT
 
     kind: Literal["categorical"] = "categorical"
-    categories: tuple[Value, ...] = Field(min_length=2, max_length=MOST, strict=False)
+    categories: tuple[Value, ...] = Field(min_length=2, max_length=MAX_COLUMNS, strict=False)
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = Field(
@@ -226,9 +226,11 @@ class Schema(BaseModel):
     positive: Value | Annotated[tuple[Value, ...], Field(strict=False)]
     sensitive: Text | Annotated[tuple[Text, ...], Field(strict=False, min_length=2)]
     columns: dict[Text, Column]
-    ignored: tuple[Text, ...] = Field((), max_length=MOST, strict=False)
+    ignored: tuple[Text, ...] = Field((), max_length=MAX_COLUMNS, strict=False)
     missing_values: tuple[Text, ...] = Field(MISSING_VALUES, strict=False)
-    interactions: Annotated[tuple[Pair, ...], Field(strict=False, max_length=MOST)] | None = None
+    interactions: (
+        Annotated[tuple[Pair, ...], Field(strict=False, max_length=MAX_COLUMNS)] | None
+    ) = None
 
     @model_validator(mode="before")
     @classmethod
@@ -244,8 +246,8 @@ class Schema(BaseModel):
     def _few_enough(cls, columns: object) -> object:
         # Before each is looked at, as one error for each would bury this one.
         if isinstance(columns, dict):
-            if len(columns) > MOST:
-                raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
+            if len(columns) > MAX_COLUMNS:
+                raise ValueError(f"holds {len(columns)} columns; at most {MAX_COLUMNS} are allowed")
             if twice := repeated(str(name).strip() for name in columns):
                 raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
         return columns
@@ -310,11 +312,11 @@ class Schema(BaseModel):
         # Counted before the products are named, of which there may be too many to name.
         width = {name: len(encoded_as(name, column)) for name, column in self.features.items()}
         pairs = self.interactions or ()
-        n = sum(width.values()) + sum(width[one] * width[other] for one, other in pairs)
-        if n > MOST:
-            raise ValueError(f"columns encode to {n} columns; at most {MOST} are allowed")
-        products = (f"{one} and {other}" for one, other in pairs)
-        if clashes := repeated([*self.columns, *products, *OWN_COLUMNS]):
+        n = sum(width.values()) + sum(width[first] * width[second] for first, second in pairs)
+        if n > MAX_COLUMNS:
+            raise ValueError(f"columns encode to {n} columns; at most {MAX_COLUMNS} are allowed")
+        products = (f"{first} and {second}" for first, second in pairs)
+        if clashes := repeated([*self.columns, *products, *RELEASE_COLUMNS]):
             raise ValueError(f"names clash: {clashes}; rename a column")
         names = self.encoded_names
         inputs = [f"{self.sensitive_name}={group}" for group in self.groups]
@@ -322,7 +324,9 @@ class Schema(BaseModel):
             raise ValueError(f"encoded column names clash: {clashes}; rename a column")
         groups = [name for by in self.groupings for name in self.group_names(by)]
         if len(self.attributes) > 1:  # how small combinations are called, see compared
-            groups += [f"{name}{OTHER}" for name in self.group_names(self.attributes[0])]
+            groups += [
+                f"{name}{SMALL_COMBINATIONS}" for name in self.group_names(self.attributes[0])
+            ]
         if clashes := repeated(groups):
             raise ValueError(f"names of groups clash: {clashes}; change the labels")
         for name, column in self.columns.items():
@@ -356,7 +360,7 @@ class Schema(BaseModel):
     @property
     def sensitive_name(self) -> str:
         """The sensitive attribute for people; of several as in "sex x race"."""
-        return TIMES.join(self.attributes)
+        return CROSS.join(self.attributes)
 
     @property
     def groups(self) -> tuple[Value, ...]:
@@ -369,7 +373,7 @@ class Schema(BaseModel):
         values = [self.categorical(name).categories for name in self.attributes]
         if len(values) == 1:
             return values[0]
-        return tuple(TIMES.join(map(str, each)) for each in product(*values))
+        return tuple(CROSS.join(map(str, each)) for each in product(*values))
 
     @property
     def groupings(self) -> dict[str, tuple[int, ...]]:
@@ -407,7 +411,7 @@ class Schema(BaseModel):
             [(column.labels or {}).get(str(v), f"{name}={v}") for v in column.categories]
             for name, column in columns.items()
         ]
-        return [TIMES.join(each) for each in product(*parts)]
+        return [CROSS.join(each) for each in product(*parts)]
 
     def groupings_by(self, names: Sequence[str] | None) -> tuple[tuple[int, ...], ...]:
         """Return the groupings of these names; none if None: each index s is a group then.
@@ -415,11 +419,11 @@ class Schema(BaseModel):
         Raises:
             InputError: one is not in :attr:`groupings`.
         """
-        groupings, asked = self.groupings, dict.fromkeys(names or ())
-        for name in asked:
+        groupings, wanted = self.groupings, dict.fromkeys(names or ())
+        for name in wanted:
             if name not in groupings:
                 raise InputError(f"groups_by: {name!r} must be one of {shown([*groupings])}")
-        return tuple(groupings[name] for name in asked)
+        return tuple(groupings[name] for name in wanted)
 
     def compared(
         self, by: Sequence[str] | None, rows: Sequence[float] | np.ndarray, least: float
@@ -452,10 +456,10 @@ class Schema(BaseModel):
                 names = [text for text, few in zip(names, small, strict=True) if not few]
                 grouping = np.where(small, -1, np.cumsum(~small) - 1)
                 for i, value in enumerate(self.group_names(first)):
-                    others = small & (np.array(groupings[first]) == i)
-                    if rows[others].any():
-                        grouping[others] = len(names)
-                        names.append(f"{value}{OTHER}")
+                    merged = small & (np.array(groupings[first]) == i)
+                    if rows[merged].any():
+                        grouping[merged] = len(names)
+                        names.append(f"{value}{SMALL_COMBINATIONS}")
             compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
         return compared
 
@@ -518,8 +522,8 @@ class Schema(BaseModel):
         """Names of the encoded columns of each feature, and of each interaction."""
         blocks = {name: encoded_as(name, column) for name, column in self.features.items()}
         return blocks | {
-            f"{one} and {other}": [f"{a} and {b}" for a in blocks[one] for b in blocks[other]]
-            for one, other in self.interactions or ()
+            f"{first} and {second}": [f"{a} and {b}" for a in blocks[first] for b in blocks[second]]
+            for first, second in self.interactions or ()
         }
 
     @property
@@ -582,55 +586,60 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
     return names + ([f"{name} is missing"] if column.missing == "category" else [])
 
 
-def differences(own: Schema, given: Schema) -> list[str]:
-    """Return what differs between the schema of a release and the one given, by column."""
-    lines, parts = [], []
-    for document in (own.document, given.document):
-        columns = document.pop("columns")
-        parts.append({"schema": document} | {f"column {n!r}": each for n, each in columns.items()})
-    for what in parts[0] | parts[1]:
-        here, there = (part.get(what) for part in parts)
-        if here is None or there is None:
-            lines.append(f"{what}: only in the {'schema given' if here is None else 'release'}")
+def differences(released: Schema, given: Schema) -> list[str]:
+    """Return the differences between the schema of a release and the given one, by column."""
+    lines, documents = [], []
+    for document in (released.document, given.document):
+        columns = {f"column {name!r}": column for name, column in document.pop("columns").items()}
+        documents.append({"schema": document} | columns)
+    for place in documents[0] | documents[1]:
+        old, new = (document.get(place) for document in documents)
+        if old is None or new is None:
+            lines.append(f"{place}: only in the {'schema given' if old is None else 'release'}")
             continue
-        for key in [key for key in here | there if here.get(key) != there.get(key)]:
-            values, only = [here.get(key, ()), there.get(key, ())], ""
+        for key in [key for key in old | new if old.get(key) != new.get(key)]:
+            values, only = [old.get(key, ()), new.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
             first, second = ("none" if v in ((), []) else repr(v)[:200] for v in values)
             where = f"{first} in the release{only}, {second} in the schema given{only}"
-            lines.append(f"{what}: {key}: {where}")
+            lines.append(f"{place}: {key}: {where}")
     return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
 
 
-def is_within(own: Schema, given: Schema) -> bool:
+def is_within(released: Schema, given: Schema) -> bool:
     """Return whether records of one schema are records of another, as of a table that grew.
 
     They are where columns and roles agree, and each column allows no more than the other's: fewer
     categories, or narrower bounds. Bases and interactions are of the server, unless the release's
     schema has them.
     """
-    labels = set(own.label_values)
+    labels = set(released.label_values)
     return (
-        (own.label, own.attributes) == (given.label, given.attributes)
-        and set(own.columns) == set(given.columns)
-        and set(own.positives) == labels.intersection(given.positives)
-        and own.interactions in (None, given.interactions)
-        and all(_is_column_within(one, given.columns[name]) for name, one in own.columns.items())
+        (released.label, released.attributes) == (given.label, given.attributes)
+        and set(released.columns) == set(given.columns)
+        and set(released.positives) == labels.intersection(given.positives)
+        and released.interactions in (None, given.interactions)
+        and all(
+            _is_column_within(column, given.columns[name])
+            for name, column in released.columns.items()
+        )
     )
 
 
-def _is_column_within(own: Numeric | Categorical, given: Numeric | Categorical) -> bool:
-    if own.missing not in ("refuse", given.missing):
+def _is_column_within(released: Numeric | Categorical, given: Numeric | Categorical) -> bool:
+    if released.missing not in ("refuse", given.missing):
         return False
-    if isinstance(own, Categorical) and isinstance(given, Categorical):
-        fewer = set(given.categories) - set(own.categories)
-        within = set(own.categories) <= set(given.categories)
-        return within and (own.unlisted is None or (not fewer and own.unlisted == given.unlisted))
-    if isinstance(own, Numeric) and isinstance(given, Numeric):
-        narrower = given.lower <= own.lower and own.upper <= given.upper
-        return narrower and own.basis in (None, given.basis)
+    if isinstance(released, Categorical) and isinstance(given, Categorical):
+        fewer = set(given.categories) - set(released.categories)
+        within = set(released.categories) <= set(given.categories)
+        return within and (
+            released.unlisted is None or (not fewer and released.unlisted == given.unlisted)
+        )
+    if isinstance(released, Numeric) and isinstance(given, Numeric):
+        narrower = given.lower <= released.lower and released.upper <= given.upper
+        return narrower and released.basis in (None, given.basis)
     return False
 
 
@@ -675,4 +684,4 @@ def read_schema(path: str | PathLike[str]) -> Schema:
         >>> schema.label, schema.positive, schema.groups
         ('income', '>50K', ('Female', 'Male'))
     """
-    return parse_schema(read_bytes(Path(path), _MAX_BYTES), source=str(path))
+    return parse_schema(read_bytes(Path(path), MAX_SCHEMA_BYTES), source=str(path))

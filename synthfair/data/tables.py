@@ -1,4 +1,4 @@
-"""Reads tables from CSV and Parquet files, and writes them."""
+"""Tables in CSV or Parquet files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from synthfair.data.encode import tidied
-from synthfair.data.schema import MOST, Schema, repeated
+from synthfair.data.schema import MAX_COLUMNS, Schema, repeated
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, whole_file
 
@@ -259,7 +259,7 @@ def _header(begin: bytes) -> tuple[int, str, list[str]]:
     # What stands most often in the header, outside quotes, separates the columns.
     counts = {mark: masked.count(mark) for mark in allowed}
     most = max(counts.values())
-    separator, *others = (mark for mark, count in counts.items() if count == most)
+    separator, *rivals = (mark for mark, count in counts.items() if count == most)
     if most == 0:
         text = header.decode(errors="replace")
         blanks = ", not blanks; save the table with one of them" if " " in text.strip() else ""
@@ -267,10 +267,10 @@ def _header(begin: bytes) -> tuple[int, str, list[str]]:
             f"its header {text if len(text) <= 60 else text[:57] + '...'!r} holds no"
             f" {', '.join(_SEPARATORS.values())}; one of them must separate the columns{blanks}"
         )
-    if most >= MOST:
-        raise ValueError(f"it has {most + 1} columns; at most {MOST} are allowed")
-    if others:
-        words = " and ".join(f"a {_SEPARATORS[mark]}" for mark in (separator, *others))
+    if most >= MAX_COLUMNS:
+        raise ValueError(f"it has {most + 1} columns; at most {MAX_COLUMNS} are allowed")
+    if rivals:
+        words = " and ".join(f"a {_SEPARATORS[mark]}" for mark in (separator, *rivals))
         raise ValueError(
             f"its header holds {words} {most} times each, and only one of them can separate the"
             " columns; quote the names that hold one"
@@ -315,20 +315,20 @@ def _is_parquet(file: IO[bytes]) -> bool:
     """
     begins = file.read(4)
     file.seek(0)
-    for start, what in _NOT_CSV.items():
+    for start, remedy in _NOT_CSV.items():
         if begins.startswith(start) and not (start == _GZIP and file.name.endswith(".gz")):
-            raise ValueError(what)
+            raise ValueError(remedy)
     return begins == b"PAR1"
 
 
 def _check_names(names: Sequence[str]) -> None:
-    if len(names) > MOST:
-        raise ValueError(f"it has {len(names)} columns; at most {MOST} are allowed")
+    if len(names) > MAX_COLUMNS:
+        raise ValueError(f"it has {len(names)} columns; at most {MAX_COLUMNS} are allowed")
     if twice := repeated(names):
         where = [str(i) for i, name in enumerate(names, 1) if name == twice[0]]
-        others = f", and so do {', '.join(map(repr, twice[1:]))}" if twice[1:] else ""
+        also = f", and so do {', '.join(map(repr, twice[1:]))}" if twice[1:] else ""
         raise ValueError(
-            f"column {twice[0]!r} appears more than once, as columns {' and '.join(where)}{others};"
+            f"column {twice[0]!r} appears more than once, as columns {' and '.join(where)}{also};"
             " rename them in the file, or add a header, if that line is a row"
         )
 
@@ -340,10 +340,10 @@ def with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[in
         InputError: there are none; at the end.
     """
     rows = 0
-    for part in parts:
-        if len(part):
-            yield rows, part
-            rows += len(part)
+    for chunk in parts:
+        if len(chunk):
+            yield rows, chunk
+            rows += len(chunk)
     if rows == 0:
         raise InputError(f"{source}: has no rows")
 

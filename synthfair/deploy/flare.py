@@ -28,7 +28,7 @@ from synthfair.deploy.kit import PROGRESS_COMMAND
 from synthfair.deploy.party import JOB_KINDS, Party
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
-from synthfair.task.limits import FILE, ServerSettings, read_settings
+from synthfair.task.limits import PARTY_FILE, ServerSettings, read_settings
 from synthfair.task.messages import Message, Name, Question, TaskName
 
 _NAMES = TypeAdapter(tuple[Name, ...])
@@ -104,7 +104,7 @@ class JobController(Controller):
         try:
             kind = JOB_KINDS[self._kind]
             settings = validated(kind.settings, self._job)
-            server = read_settings(root / "local" / FILE, ServerSettings)
+            server = read_settings(root / "local" / PARTY_FILE, ServerSettings)
             self._federation = JobSites(
                 partial(self._carry, fl_ctx, abort_signal),
                 server,

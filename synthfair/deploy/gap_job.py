@@ -16,9 +16,9 @@ from synthfair.files import validated
 from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, write_gaps
 from synthfair.postprocess.histogram import MAX_COUNT
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.settings import Checked
+from synthfair.settings import Checked, Epsilon
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import Claim, Epsilon, refused_as
+from synthfair.task.limits import Claim, refused_as
 from synthfair.task.messages import sha256
 from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 from synthfair.data.schema import read_schema
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document, write_json, write_text
-from synthfair.task.limits import FILE
+from synthfair.task.limits import PARTY_FILE
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -81,7 +81,7 @@ class Kit:
         if len(roles) != 1:
             raise InputError(f"{folder}: not a kit: must have one of startup/fed_*.json")
         self.role: Role = roles[0]
-        self.startup, self.settings_path = startup[self.role], self.folder / "local" / FILE
+        self.startup, self.settings_path = startup[self.role], self.folder / "local" / PARTY_FILE
 
     @cached_property
     def address(self) -> tuple[str, int]:

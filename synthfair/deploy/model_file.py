@@ -10,13 +10,13 @@ from pydantic import AfterValidator, Base64UrlBytes, BeforeValidator, Validation
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.files import read_bytes
-from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
+from synthfair.trained import MAX_MODEL_BYTES, TrainedModel, parse_model
 
 
 def _content(value: Any, info: ValidationInfo) -> Any:
     """Encode the file that a project names in base64; a job has it so already."""
     if isinstance(value, str) and info.context:
-        return base64.urlsafe_b64encode(read_bytes(info.context["folder"] / value, MAX_BYTES))
+        return base64.urlsafe_b64encode(read_bytes(info.context["folder"] / value, MAX_MODEL_BYTES))
     return value.encode() if isinstance(value, str) else value
 
 

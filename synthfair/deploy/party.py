@@ -29,7 +29,7 @@ from synthfair.release.keys import read_signing_key
 from synthfair.secure.task import read_aggregator_secret
 from synthfair.task.federation_file import SiteCode
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import FILE, AggregatorSettings, RefusedError, read_site_settings
+from synthfair.task.limits import PARTY_FILE, AggregatorSettings, RefusedError, read_site_settings
 from synthfair.task.messages import Answer, Message, Question, make_answer, read_question, sha256
 from synthfair.task.protocol import Run, Task
 
@@ -127,7 +127,7 @@ class Party:
             InputError: one of these is refused.
         """
         self.name, self.log = name, log
-        self.settings: Any = read_site_settings(workspace / "local" / FILE)
+        self.settings: Any = read_site_settings(workspace / "local" / PARTY_FILE)
         self.schema = read_schema(self.settings.schema_path)
         self.folder = workspace / "synthfair"
         self.folder.mkdir(mode=0o700, exist_ok=True)

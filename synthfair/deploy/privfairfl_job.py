@@ -18,9 +18,8 @@ from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.histogram import MAX_HISTOGRAM_BINS
 from synthfair.secure.summands import GroupCounts
 from synthfair.server.settings import ServerConfig
-from synthfair.settings import Checked, Notion, Relation
+from synthfair.settings import Checked, Epsilon, Notion, Relation
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import Epsilon
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.deploy.kit import PROGRESS_COMMAND, Kit
 from synthfair.errors import InputError, reason
 from synthfair.files import read_as, validated
-from synthfair.metrics_file import MAX_BYTES as METRICS_BYTES
-from synthfair.task.federation_file import FILE, FederationFile
+from synthfair.metrics_file import MAX_METRICS_BYTES
+from synthfair.task.federation_file import FEDERATION, FederationFile
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -24,7 +24,7 @@ COMPLETED = "FINISHED:COMPLETED"
 """The engine's status of a job that did all of its work."""
 
 RESULTS = {
-    FILE, "model.json", "metrics.json", "rounds.csv", "gaps.json", "fair_model.json",
+    FEDERATION, "model.json", "metrics.json", "rounds.csv", "gaps.json", "fair_model.json",
     "histogram.json",
 }  # fmt: skip
 """Files that a job's result may have."""
@@ -154,7 +154,7 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output, prefix=".download-") as folder:
         location = Path(session.download_job_result(job, folder) or folder)
-        paths = [path for path in location.rglob(f"synthfair/{FILE}") if _is_ordinary(path)]
+        paths = [path for path in location.rglob(f"synthfair/{FEDERATION}") if _is_ordinary(path)]
         if not paths:
             return None
         for name in RESULTS:  # of an earlier job
@@ -162,7 +162,7 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
         for path in paths[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
-    return read_as(output / FILE, FederationFile, METRICS_BYTES)
+    return read_as(output / FEDERATION, FederationFile, MAX_METRICS_BYTES)
 
 
 def _is_ordinary(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Fairness: what is penalised (JAX), and what is reported (NumPy)."""
+"""Group fairness: penalties that are trained with, metrics that are reported."""
 
 import lazy_loader
 

@@ -46,13 +46,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from synthfair.fairness.metrics import CONFIDENCE, METRIC_OF, Metric, Scored
+from synthfair.fairness.metrics import CONFIDENCE, NOTION_METRICS, Metric, Scored
 from synthfair.settings import Count
 
-FEW_ROWS = 30
+MIN_RATE_ROWS = 30
 """A rate of fewer rows is hardly known: its interval is up to 0.37 wide."""
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Small groups, or clients, that a warning names; metrics.json names all."""
 
 Verdict = Literal["yes", "probably", "probably not", "no", "not measured"]
@@ -69,14 +69,14 @@ UNDEFINED = Metric(np.nan, np.nan, np.nan)
 
 
 class LabelCounts(NamedTuple):
-    """Rows of one group by label: ``negative`` with y = -1, ``positive`` with y = +1."""
+    """The rows of one group by label: ``negative`` with y = -1, ``positive`` with y = +1."""
 
     negative: Count
     positive: Count
 
 
 class GroupSize(NamedTuple):
-    """Numbers of a group's test rows.
+    """The numbers of a group's test rows.
 
     Attributes:
         n: all.
@@ -92,12 +92,12 @@ class GroupSize(NamedTuple):
 def group_sizes(rows: Scored) -> list[GroupSize]:
     """Return the sizes of each group, 0 to n_groups - 1."""
     among = np.full(len(rows.y), True), rows.y > 0, rows.y < 0
-    sizes = [np.bincount(rows.s[part], minlength=rows.n_groups).tolist() for part in among]
+    sizes = [np.bincount(rows.s[mask], minlength=rows.n_groups).tolist() for mask in among]
     return [GroupSize(*numbers) for numbers in zip(*sizes, strict=True)]
 
 
 class Shares(NamedTuple):
-    """Of some sets of rows, such as groups.
+    """The shares of rows that count as 1 in some sets of rows, such as groups.
 
     Attributes:
         hits: [G] numbers of rows that count as 1; sums of probabilities where coins decide.
@@ -219,8 +219,8 @@ def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> st
         )
     bounds = "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
     chance = "; that may be chance, as the interval says" if low <= wanted else ""
-    asked = f"at most {wanted:g} was asked for{chance}"
-    return f"the gap on the {rows} is {value:.3f}{bounds}, and {asked}"
+    request = f"at most {wanted:g} was asked for{chance}"
+    return f"the gap on the {rows} is {value:.3f}{bounds}, and {request}"
 
 
 def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metric:
@@ -282,8 +282,8 @@ def metrics_with_intervals(
     def gap(*labels: float) -> Metric:
         """Return the gap among the rows with a label; among all, where that is 0."""
         shares = [
-            _shares(part, part.y * label > 0 if label else part.s >= 0, min_group_rows)
-            for part in parts
+            _shares(each, each.y * label > 0 if label else each.s >= 0, min_group_rows)
+            for each in parts
             for label in labels
         ]
         if parts[0].n_groups != 2 or len(shares) > 1:
@@ -307,9 +307,9 @@ def client_gaps(
     """Return gaps by metric and client, with intervals that hold together.
 
     Each interval of C clients misses with probability 0.05 / C at most (Bonferroni): in 95 of 100
-    cases all contain the truth. A group with fewer than :data:`FEW_ROWS` rows of those that a gap
-    compares, or than ``min_group_rows``, does not count; a client without two such groups is left
-    out. Groupings ``by`` are as of :func:`metrics_with_intervals`.
+    cases all contain the truth. A group with fewer than :data:`MIN_RATE_ROWS` rows of those that a
+    gap compares, or than ``min_group_rows``, does not count; a client without two such groups is
+    left out. Groupings ``by`` are as of :func:`metrics_with_intervals`.
 
     Example:
         One client selects a third of one group and two thirds of the other:
@@ -326,14 +326,14 @@ def client_gaps(
         a: 0.00 [-0.17, 0.17]
         b: 0.33 [0.16, 0.49]
     """
-    settings = {"resamples": 1, "seed": 0, "min_group_rows": max(FEW_ROWS, min_group_rows)}
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": max(MIN_RATE_ROWS, min_group_rows)}
 
     @cache
     def measured(client: str, together: int) -> dict[str, Metric]:
         return metrics_with_intervals(clients[client], **settings, by=by, together=together)
 
     gaps = {}
-    for name in METRIC_OF.values():
+    for name in NOTION_METRICS.values():
         enough = [client for client in clients if not np.isnan(measured(client, 1)[name].value)]
         gaps[name] = {client: measured(client, len(enough))[name] for client in enough}
     return gaps
@@ -371,10 +371,10 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
     named = [
         f"{n} {sizes[n].value:.3f} ({sizes[n].low:.3f} to {sizes[n].high:.3f})" for n in unfair
     ]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return (
         f"{average}, unfair at {len(unfair)} of {len(gaps)} clients with enough test rows:"
-        f" {', '.join(named[:MOST_NAMED])}{more}, where at most {limit:g} is fair enough. The"
+        f" {', '.join(named[:MAX_NAMED])}{more}, where at most {limit:g} is fair enough. The"
         " intervals of all clients hold together with 95 % (Bonferroni)"
     )
 
@@ -457,12 +457,12 @@ def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
         >>> [round(number, 2) for number in gap]
         [0.7, 0.39, 0.83]
     """
-    if any(len(part.size) < 2 or not part.size.all() for part in shares):
+    if any(len(share.size) < 2 or not share.size.all() for share in shares):
         return UNDEFINED
-    near = np.hstack([part.differences(tail) for part in shares])
+    near = np.hstack([share.differences(tail) for share in shares])
     pairs = near.shape[1]
     of_pair = tail / (2 * pairs) if pairs > 1 else tail  # one difference cannot be missed twice
-    return largest(near, np.hstack([part.differences(of_pair) for part in shares]))
+    return largest(near, np.hstack([share.differences(of_pair) for share in shares]))
 
 
 def largest(near: np.ndarray, far: np.ndarray) -> Metric:
@@ -506,18 +506,18 @@ def _shares(rows: Scored, among: np.ndarray, least: int) -> Shares:
 def _covariance(
     rows: Scored, by: Sequence[Sequence[int]], resamples: int, seed: int, least: int
 ) -> Metric:
-    def covariances(some: Scored) -> np.ndarray:
-        parts = [some.grouped(grouping) for grouping in by] or [some]
-        return np.concatenate([_covariances(part) for part in parts])
+    def covariances(drawn_rows: Scored) -> np.ndarray:
+        parts = [drawn_rows.grouped(grouping) for grouping in by] or [drawn_rows]
+        return np.concatenate([_covariances(each) for each in parts])
 
     # Groups with enough rows; of two, whose covariances differ in sign alone, the second.
     parts, of, first = [rows.grouped(grouping) for grouping in by] or [rows], [], 0
-    for part in parts:
-        counted = np.flatnonzero(np.bincount(part.s, minlength=part.n_groups) >= least)
+    for each in parts:
+        counted = np.flatnonzero(np.bincount(each.s, minlength=each.n_groups) >= least)
         if len(counted) < 2:
             return UNDEFINED
-        of += (first + (counted[1:] if part.n_groups == 2 else counted)).tolist()
-        first += part.n_groups
+        of += (first + (counted[1:] if each.n_groups == 2 else counted)).tolist()
+        first += each.n_groups
     value, spread = covariances(rows)[of], np.full(len(of), np.nan)
     if resamples > 1:
         rng, n = np.random.default_rng(seed), len(rows.y)

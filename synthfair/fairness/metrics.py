@@ -1,4 +1,4 @@
-"""Reported metrics, in NumPy: accuracy and gaps between groups.
+"""Rates by group, signed gaps between them.
 
 What is reported of two groups, 0 and 1, is signed: that of group 1 minus that of group 0, as in Wu
 et al. (2024) eq. (4); with more groups it is the largest minus the smallest value over groups.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 
-METRIC_OF = {
+NOTION_METRICS = {
     "statistical_parity": "spd",
     "equal_opportunity": "equal_opportunity_difference",
     "equalized_odds": "equalized_odds_difference",
@@ -43,7 +43,7 @@ class Metric(NamedTuple, Generic[_Float]):
 
 
 class Scored(NamedTuple):
-    """Rows with a model's scores.
+    """A table of rows with a model's scores.
 
     Attributes:
         y: [N] label, -1 or +1; not-a-number of all rows where labels are not known.
@@ -111,10 +111,10 @@ def statistical_parity_difference(
     """
     from pandas import isna
 
-    given = [np.ravel(np.asarray(part, object)) for part in (y_pred, sensitive_features)]
+    given = [np.ravel(np.asarray(column, object)) for column in (y_pred, sensitive_features)]
     if len(given[0]) != len(given[1]) or isna(np.concatenate(given)).any():
         raise InputError("y_pred, sensitive_features: must have one value a row, none missing")
-    decided, groups = (np.array(part.tolist()) for part in given)
+    decided, groups = (np.array(column.tolist()) for column in given)
     values = np.unique(decided)
     if len(values) > 2 or (pos_label is None and values.dtype.kind not in "biuf"):
         raise InputError(

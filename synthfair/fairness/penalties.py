@@ -27,7 +27,7 @@ STRATA: dict[str, tuple[tuple[float, ...], ...]] = {
 
 
 class Penalty(Protocol):
-    """How unfair scores are on some rows; at least 0, differentiable, hashable."""
+    """A measure of how unfair scores are on rows: at least 0, differentiable, hashable."""
 
     def __call__(self, scores: Array, rows: Rows) -> Array:
         """Return the penalty, a scalar, of scores [N]; a row of weight 0 does not count."""
@@ -100,16 +100,16 @@ def rate_differences(sums: Array, shares: Array, by: tuple[Grouping, ...]) -> Ar
     xp, gaps = sums.__array_namespace__(), []
     for grouping in by or [tuple(range(sums.shape[-1]))]:
         total, share = grouped(sums, grouping), grouped(shares, grouping)
-        there = share > 0
-        rate = total / xp.where(there, share, 1.0)
-        most = xp.where(there, rate, -xp.inf).max(axis=-1)
-        gap = most - xp.where(there, rate, xp.inf).min(axis=-1)
-        gaps.append(xp.where(there.any(axis=-1), gap, xp.nan))
+        has_share = share > 0
+        rate = total / xp.where(has_share, share, 1.0)
+        most = xp.where(has_share, rate, -xp.inf).max(axis=-1)
+        gap = most - xp.where(has_share, rate, xp.inf).min(axis=-1)
+        gaps.append(xp.where(has_share.any(axis=-1), gap, xp.nan))
     return xp.concatenate(gaps, axis=-1)
 
 
 class SumPenalty:
-    """Half the sum of squared gaps, each a linear combination of sums by stratum and group."""
+    """A penalty that is half the sum of squared gaps, linear in sums by stratum and group."""
 
     convex: ClassVar[bool] = False
     n_groups: int
@@ -177,7 +177,7 @@ def sum_gaps(penalty: SumPenalty, shares: Array, sums: Array) -> Array:
 
 @dataclass(frozen=True)
 class CovariancePenalty(SumPenalty):
-    """Half the sum of squared covariances of group and score: rho_o times it is Wu et al. (12).
+    """A penalty of half the squared covariances of group and score: Wu et al. (12) without rho_o.
 
         C_g = (1/N) sum_i (1[s_i = g] - share_g) z_i
 
@@ -196,7 +196,7 @@ class CovariancePenalty(SumPenalty):
 
     @property
     def name(self) -> str:
-        """For release files."""
+        """The name in release files."""
         return f"covariance, {self.notion}"
 
     def term(self, scores: Array) -> Array:
@@ -214,7 +214,7 @@ class CovariancePenalty(SumPenalty):
 
 @dataclass(frozen=True)
 class SelectionRatePenalty(SumPenalty):
-    """Half the sum of squared smooth gaps in selection rate; nearer to SPD than the covariance.
+    """A penalty of half the squared smooth gaps in selection rate, nearer to SPD than covariances.
 
         gap_g = mean_{s = g} sigma(tau z) - mean_{s != g} sigma(tau z)
 
@@ -235,7 +235,7 @@ class SelectionRatePenalty(SumPenalty):
 
     @property
     def name(self) -> str:
-        """For release files."""
+        """The name in release files."""
         return f"selection rate at temperature {self.temperature:g}, {self.notion}"
 
     def term(self, scores: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The fairness that a run was asked for."""
+"""The fairness target of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.settings import STRICT
 
-RULE_OF_THUMB = 0.1
+DEFAULT_FAIR_GAP = 0.1
 """Gap that counts as fair enough where nobody says another. Documentation of fairness libraries
 names it as acceptable (Holistic AI's ``statistical_parity``); it is no law and no theorem."""
 
@@ -18,7 +18,7 @@ MAX_AMOUNTS = 100_000
 
 
 class Target(BaseModel):
-    """The fairness that a run was asked for; metrics.json has it as ``asked``.
+    """A fairness target of a run; metrics.json has it as ``asked``.
 
     Attributes:
         by: what asks for fairness: the ``weight`` of a penalty (rho, rho_o); the ``tolerance`` of a
@@ -48,8 +48,8 @@ class Target(BaseModel):
     def of(cls, clients: Iterable[Target]) -> Target:
         """Combine several clients' targets; where some want a gap, those gaps."""
         targets = list(clients) or [cls(by="nothing")]
-        combined = [one for one in targets if one.by == "gap"] or targets
-        amounts = dict.fromkeys(amount for one in combined for amount in one.amounts)
+        combined = [target for target in targets if target.by == "gap"] or targets
+        amounts = dict.fromkeys(amount for target in combined for amount in target.amounts)
         return cls(by=combined[0].by, amounts=tuple(amounts))
 
     @property
@@ -76,7 +76,7 @@ class Target(BaseModel):
     @property
     def client_limit(self) -> float:
         """Return the gap up to which a client counts as treated fairly."""
-        return self.client_gap or self.max_gap or RULE_OF_THUMB
+        return self.client_gap or self.max_gap or DEFAULT_FAIR_GAP
 
     @model_validator(mode="after")
     def _amounts_fit(self) -> Target:
@@ -87,12 +87,12 @@ class Target(BaseModel):
         return self
 
 
-GAPS = "max_gap", "max_client_gap"
+SEARCHED_GAPS = "max_gap", "max_client_gap"
 """Gaps that a model is searched for."""
 
 
 def with_penalty(data: Any) -> Any:
     """Return settings with the penalty of a search, which needs one near the gap itself."""
-    if isinstance(data, dict) and any(data.get(name) is not None for name in GAPS):
+    if isinstance(data, dict) and any(data.get(name) is not None for name in SEARCHED_GAPS):
         return {"penalty": "selection_rate", **data}
     return data

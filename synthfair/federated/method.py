@@ -32,7 +32,7 @@ from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling
 from synthfair.privacy.guarantee import Guarantee, Summed, noise_for_shares, training_guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings
+from synthfair.settings import Delta, Epsilon, Seed, Settings
 from synthfair.trained import TrainedModel
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -44,8 +44,6 @@ Count = Annotated[int, Field(ge=1, lt=2**31)]
 SMALLEST_ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
-Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
-Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 NOT_COMPILED = {"rounds", "seed", "cohort", "cohorts", "protection", "guarantee", "start", "teacher"}
 """Settings of which no function of a round reads other than numbers: code is compiled once."""

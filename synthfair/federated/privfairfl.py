@@ -18,7 +18,7 @@ from synthfair.data.schema import Schema
 from synthfair.fairness.target import Target
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import AGGREGATORS
-from synthfair.federated.method import Epsilon, Share
+from synthfair.federated.method import Share
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, make_weights, score_bins
@@ -26,7 +26,7 @@ from synthfair.postprocess.thresholds import choose_decision
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SHARE_SEED_BYTES
-from synthfair.settings import LARGEST_EPSILON, Notion, WeightMethod
+from synthfair.settings import MAX_GUARANTEE_EPSILON, Epsilon, Notion, WeightMethod
 from synthfair.trained import TrainedModel
 
 # Settings, and what is done with the counts
@@ -46,8 +46,10 @@ class Counting(NoisySteps):
         if self.epsilon is not None:
             if self.counts_epsilon is None:
                 raise ValueError("epsilon needs counts_epsilon: exact counts have no guarantee")
-            if self.epsilon + self.counts_epsilon > LARGEST_EPSILON:
-                raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
+            if self.epsilon + self.counts_epsilon > MAX_GUARANTEE_EPSILON:
+                raise ValueError(
+                    f"epsilon + counts_epsilon: must be at most {MAX_GUARANTEE_EPSILON:g}"
+                )
         return self
 
     def plan(self, data: UserData) -> Self:

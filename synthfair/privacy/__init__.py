@@ -1,4 +1,4 @@
-"""Formal privacy: mechanisms, accounting, guarantees, and the ledger."""
+"""Differential privacy of a table's answers: mechanisms, accounting, guarantees, a ledger."""
 
 import lazy_loader
 

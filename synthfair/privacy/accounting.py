@@ -1,4 +1,4 @@
-"""Accounts: what noisy sums and choices cost, alone and together.
+"""The privacy accounting of noisy sums, alone or composed with choices.
 
 A Gaussian mechanism whose noise has the standard deviation sigma, on a query that a neighbour
 changes by at most Delta (Euclidean norm), is mu-GDP with mu = Delta / sigma, and mechanisms mu_1,
@@ -30,13 +30,13 @@ from synthfair.settings import Relation
 if TYPE_CHECKING:
     from dp_accounting import PrivacyAccountant
 
-MIN_STEPS = 2**34
+MIN_NOISE_STEPS = 2**34
 """The least standard deviation of discrete Gaussian noise, in steps of its grid."""
 
-DISCRETE = 1e-11
+DISCRETE_EXCESS = 1e-11
 """An upper bound on what discrete noise adds to epsilon, and to delta relatively."""
 
-CHOICES = 2**20
+EPSILON_STEPS = 2**20
 """The epsilon of a choice is a whole number of parts of 1, of which there are so many."""
 
 ACCOUNTANT = r"^dp-accounting [0-9A-Za-z.+-]{1,30}$"
@@ -46,13 +46,13 @@ ACCOUNTANT = r"^dp-accounting [0-9A-Za-z.+-]{1,30}$"
 Sampling = Literal["poisson", "fixed"]
 """Draws of rows: each by itself with the same probability; or a fixed number, each at most once."""
 
-MAX_NOISE = 1e4
+MAX_NOISE_MULTIPLIER = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
 
-MIN_NOISE = 0.1
+MIN_NOISE_MULTIPLIER = 0.1
 """The smallest such noise that the search for the least noise tries."""
 
-TOLERANCE = 1e-3
+NOISE_TOLERANCE = 1e-3
 """Relative tolerance of the noise: it may be larger than needed by about so much."""
 
 
@@ -142,7 +142,7 @@ def discrete_delta_of(mu: float, epsilon: float) -> float:
         >>> 0 < discrete_delta_of(1.0, 1.0) - delta_of(1.0, 1.0) < 1e-11
         True
     """
-    return (1 + DISCRETE) * delta_of(mu, epsilon - DISCRETE)
+    return (1 + DISCRETE_EXCESS) * delta_of(mu, epsilon - DISCRETE_EXCESS)
 
 
 def discrete_mu_for(epsilon: float, delta: float) -> float:
@@ -152,7 +152,7 @@ def discrete_mu_for(epsilon: float, delta: float) -> float:
         epsilon: at least 1e-6.
         delta: above 0, below 1.
     """
-    return mu_for(epsilon - DISCRETE, delta * (1 - DISCRETE))
+    return mu_for(epsilon - DISCRETE_EXCESS, delta * (1 - DISCRETE_EXCESS))
 
 
 @cache
@@ -233,7 +233,7 @@ def epsilon_of_choice(mu: float) -> float:
         True
     """
     odds = math.erfc(-mu / 8**0.5) / math.erfc(mu / 8**0.5)
-    return math.floor(2 * math.log(odds) * CHOICES) / CHOICES
+    return math.floor(2 * math.log(odds) * EPSILON_STEPS) / EPSILON_STEPS
 
 
 def accountant() -> str:
@@ -245,7 +245,7 @@ def accountant() -> str:
 
 @dataclass(frozen=True)
 class SampledSums:
-    """Releases of noisy sums over samples, each chosen by what those before it released.
+    """A series of noisy sums over samples, each chosen by what those before it released.
 
     Guarantee: what :meth:`epsilon` returns, for a sum whose noise has the standard deviation
     ``noise`` times its sensitivity. Neighbouring relation: add or remove one, for Poisson samples,
@@ -309,7 +309,7 @@ class SampledSums:
 
 @dataclass(frozen=True)
 class Composition:
-    """Mechanisms of one unit and one neighbouring relation, in whatever order.
+    """A composition of mechanisms of one unit and one neighbouring relation, in whatever order.
 
     One accountant composes them, which gives less than the sum of their epsilons.
 
@@ -337,22 +337,22 @@ class Composition:
                 " Poisson or of fixed size"
             )
         mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.everyone))
-        return cls(mu, tuple(part for part in parts if not part[0].everyone))
+        return cls(mu, tuple(term for term in parts if not term[0].everyone))
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon known to hold at this delta; exact where nothing is sampled."""
-        others = _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
-        return self.pure + others
+        accounted = _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
+        return self.pure + accounted
 
     def delta(self, epsilon: float) -> float:
         """Return the least delta that is known to hold at this epsilon."""
-        others = epsilon - self.pure
-        if others < 0:
+        remaining = epsilon - self.pure
+        if remaining < 0:
             return 1.0
         if not self.sampled:
-            return delta_of(self.mu, others)
+            return delta_of(self.mu, remaining)
         with _quiet():
-            return float(_accountant(self).get_delta(others))
+            return float(_accountant(self).get_delta(remaining))
 
 
 @cache
@@ -401,8 +401,8 @@ def _quiet() -> Iterator[None]:
 def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> float:
     """Return the least noise, in units of the sensitivity, that several kinds of sums may all have.
 
-    It is exact where everyone is in each sum; else up to :data:`TOLERANCE` larger than needed, and
-    not below :data:`MIN_NOISE`.
+    It is exact where everyone is in each sum; else up to :data:`NOISE_TOLERANCE` larger than
+    needed, and not below :data:`MIN_NOISE_MULTIPLIER`.
 
     Args:
         kinds: of sums about the same population.
@@ -423,15 +423,15 @@ def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -
         return least_noise(cost, epsilon, guess=partial(cost, tight=kinds[0].sampling == "fixed"))
     except OverflowError as error:
         raise InputError(
-            f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {MAX_NOISE:g} times"
-            " the clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
+            f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {MAX_NOISE_MULTIPLIER:g}"
+            " times the clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
         ) from error
 
 
 def least_noise(
     cost: Callable[[float], float], epsilon: float, *, guess: Callable[[float], float]
 ) -> float:
-    """Return the least noise that spends at most an epsilon, up to :data:`TOLERANCE`.
+    """Return the least noise that spends at most an epsilon, up to :data:`NOISE_TOLERANCE`.
 
     It is bracketed, and then found as a root on logarithmic scales, where epsilon is nearly linear
     in the noise. That what is returned is enough was checked.
@@ -442,7 +442,7 @@ def least_noise(
         guess: the same, quick, and somewhat too large: it says where to look.
 
     Raises:
-        OverflowError: :data:`MAX_NOISE` is not enough.
+        OverflowError: :data:`MAX_NOISE_MULTIPLIER` is not enough.
     """
     from scipy.optimize import root_scalar
 
@@ -450,25 +450,27 @@ def least_noise(
         return math.log(max(cost(math.exp(log_noise)), 1e-12) / epsilon)
 
     # A bracket around the least noise that is enough: at high, and not at low.
-    high = _first(lambda noise: guess(noise) <= epsilon, MIN_NOISE)
+    high = _first(lambda noise: guess(noise) <= epsilon, MIN_NOISE_MULTIPLIER)
     if cost(high) > epsilon:
         high = _first(lambda noise: cost(noise) <= epsilon, high * 1.1)
     low = high / 1.1
-    while high > MIN_NOISE and cost(low) <= epsilon:
+    while high > MIN_NOISE_MULTIPLIER and cost(low) <= epsilon:
         low, high = low / 1.1, low
-    if high <= MIN_NOISE:  # with a large delta, that few are ever sampled may be enough
+    if high <= MIN_NOISE_MULTIPLIER:  # with a large delta, that few are ever sampled may be enough
         return high
     # The root, and from there the first noise that is seen to be enough.
     bracket = (math.log(low), math.log(high))
-    root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
+    root = root_scalar(excess, bracket=bracket, method="brentq", xtol=NOISE_TOLERANCE / 4).root
     return _first(
-        lambda noise: cost(noise) <= epsilon, math.exp(root + TOLERANCE / 2), step=1 + TOLERANCE / 4
+        lambda noise: cost(noise) <= epsilon,
+        math.exp(root + NOISE_TOLERANCE / 2),
+        step=1 + NOISE_TOLERANCE / 4,
     )
 
 
 def _first(holds: Callable[[float], bool], noise: float, *, step: float = 1.2) -> float:
     """Return the first noise, growing by a factor from a start, for which it holds."""
-    while noise <= MAX_NOISE:
+    while noise <= MAX_NOISE_MULTIPLIER:
         if holds(noise):
             return noise
         noise *= step

@@ -1,4 +1,4 @@
-"""Guarantees of differential privacy: of whom, against whom, and by which mechanisms.
+"""Guarantees of differential privacy: unit, relation, adversary, mechanisms.
 
 They are codes and numbers, which :mod:`synthfair.report.privacy_words` says in words.
 """
@@ -18,8 +18,8 @@ from synthfair.data.schema import Numeric, Schema
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
-    DISCRETE,
-    MIN_STEPS,
+    DISCRETE_EXCESS,
+    MIN_NOISE_STEPS,
     Composition,
     SampledSums,
     Sampling,
@@ -41,7 +41,7 @@ from synthfair.privacy.mechanism import (
     sensitivity,
 )
 from synthfair.release.settings import ReleaseSettings
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
+from synthfair.settings import MIN_GUARANTEE_DELTA, Checked, Epsilon
 
 Unit = Literal["row", "user"]
 """The unit of privacy, whose presence is protected: a row, or a user with all its rows."""
@@ -55,7 +55,7 @@ Condition = Literal["teacher"]
 """A condition of a guarantee: that a teacher which was trained on the same rows without noise gives
 nothing away."""
 
-ROUNDING = 1e-6
+DELTA_TOLERANCE = 1e-6
 """The share by which a claimed delta may lie under the computed one."""
 
 MechanismName = SumName | Literal["tree"]
@@ -64,16 +64,16 @@ MechanismName = SumName | Literal["tree"]
 Summed = Literal["reports", "gradients", "teacher_gradients", "student_gradients"]
 """The summands of a mechanism's sums."""
 
-MAX_NUMBERS = 2**32
+MAX_NOISY_NUMBERS = 2**32
 """The most numbers that a guarantee with discrete noise covers, in all rounds together."""
 
 
-GRID = 2.0**-12
+FEATURE_GRID = 2.0**-12
 """The grid to which the features of a fair release are rounded, as a part of the range that the
 schema gives a feature. It is public, and the same for all: nothing hides in lower bits. On public
 tables no decision changed; at 2^-10, one in 4,000 did."""
 
-SHARES: Mapping[MechanismName, float] = {
+BUDGET_SHARES: Mapping[MechanismName, float] = {
     "histograms": 0.175,
     "tree": 0.05,
     "tables": 0.05,
@@ -105,7 +105,7 @@ class SumOfShares(Checked):
 
 
 class SampledMechanism(Checked):
-    """Repeated noisy sums over random samples.
+    """A mechanism of repeated noisy sums over random samples.
 
     Attributes:
         name: what is summed up.
@@ -139,9 +139,9 @@ class SampledMechanism(Checked):
         least = self.clip + shares.step * math.sqrt(shares.length) / 2
         if shares.norm < least * (1 - 1e-12):  # floating point rounds it down
             raise ValueError("norm: must be at least clip + step sqrt(length) / 2")
-        if self.noise < MIN_STEPS * shares.step:
+        if self.noise < MIN_NOISE_STEPS * shares.step:
             raise ValueError("noise: must be at least 2^34 steps of the grid")
-        if shares.length * self.times >= MAX_NUMBERS:
+        if shares.length * self.times >= MAX_NOISY_NUMBERS:
             raise ValueError("length: of all rounds together must be below 2^32")
         return self
 
@@ -163,11 +163,8 @@ Mechanism = Annotated[
 """A private way to read real rows: noisy sums, choices, or noisy sums over samples."""
 
 
-_Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
-
-
 class Guarantee(Checked):
-    """(epsilon, delta)-differential privacy of all that one booking pays for.
+    """A guarantee of (epsilon, delta)-differential privacy of all that one booking pays for.
 
     For every two neighbouring tables and every set A of what may be seen,
 
@@ -211,7 +208,7 @@ class Guarantee(Checked):
         0.268
     """
 
-    epsilon: _Epsilon
+    epsilon: Epsilon
     delta: float = Field(default=0.0, ge=0, lt=1)
     unit: Unit = "row"
     relation: Relation
@@ -220,7 +217,7 @@ class Guarantee(Checked):
     simulated: bool = Field(default=False, exclude_if=not_)
     mechanisms: tuple[Mechanism, ...] = Field(default=(), max_length=100, exclude_if=not_)
     accountant: str | None = Field(default=None, pattern=ACCOUNTANT, exclude_if=not_)
-    counts_epsilon: _Epsilon | None = Field(default=None, exclude_if=not_)
+    counts_epsilon: Epsilon | None = Field(default=None, exclude_if=not_)
     aggregators: int | None = Field(default=None, ge=2, le=3, exclude_if=not_)
     rows_per_user: int | None = Field(default=None, ge=1, le=10**6, exclude_if=not_)
 
@@ -259,9 +256,9 @@ class Guarantee(Checked):
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
-        if not (self.delta >= LEAST_DELTA if self.mechanisms else self.delta == 0):
+        if not (self.delta >= MIN_GUARANTEE_DELTA if self.mechanisms else self.delta == 0):
             raise ValueError(
-                f"delta: must be at least {LEAST_DELTA:g} with mechanisms, and 0 without any"
+                f"delta: must be at least {MIN_GUARANTEE_DELTA:g} with mechanisms, and else 0"
             )
         if self.samples and self.of_release:
             raise ValueError("mechanisms: must be those of a release, or of a training, not both")
@@ -272,7 +269,7 @@ class Guarantee(Checked):
             return self
         mu = self.mu
         delta = discrete_delta_of(mu, self.epsilon)
-        if delta > self.delta * (1 + ROUNDING):
+        if delta > self.delta * (1 + DELTA_TOLERANCE):
             raise ValueError(
                 f"mechanisms of mu = {mu:.4g} have delta = {delta:.3g} at epsilon ="
                 f" {self.epsilon:g}, more than the {self.delta:g} claimed"
@@ -310,9 +307,9 @@ def make_guarantee(
     # What each mechanism bounds, and which part of the budget it gets.
     bounds, relation = term_bounds(schema, common_tree=common_tree), config.relation
     mu, mechanisms = discrete_mu_for(config.epsilon, config.delta), []
-    per_mu = sum(SHARES[name] for name in bounds) ** 0.5 / mu
+    per_mu = sum(BUDGET_SHARES[name] for name in bounds) ** 0.5 / mu
     for name, bound in bounds.items():
-        of_noise = per_mu / SHARES[name] ** 0.5  # a unit of sensitivity
+        of_noise = per_mu / BUDGET_SHARES[name] ** 0.5  # a unit of sensitivity
         if name == "tree":
             times, change = len(schema.features) - 1, largest_change(name, bound, relation)
             choice = {"epsilon": epsilon_of_choice(1 / (of_noise * times**0.5)), "times": times}
@@ -396,8 +393,8 @@ def require_true(guarantee: Guarantee, config: ReleaseSettings, schema: Schema) 
     """
     shared = guarantee.adversary == "all_but_one"  # of many clients' rows, by sums of shares
     right = make_guarantee(config, schema, common_tree=shared)
-    own = "mechanisms", "accountant", *("adversary", "aggregators", "simulated") * shared
-    free = {name: getattr(right, name) for name in own}
+    chosen = "mechanisms", "accountant", *("adversary", "aggregators", "simulated") * shared
+    free = {name: getattr(right, name) for name in chosen}
     if guarantee.model_copy(update=free) != right:
         raise ValueError("must have the epsilon, delta and relation of the settings, for one row")
     names, bounds = [m.name for m in guarantee.mechanisms], term_bounds(schema, common_tree=shared)
@@ -486,4 +483,6 @@ def noise_for_shares(kinds: tuple[SampledSums, ...], epsilon: float, delta: floa
     Raises:
         InputError: no noise is enough.
     """
-    return common_noise(kinds, epsilon - DISCRETE, delta * (1 - DISCRETE)) * (1 + 1e-9)
+    return common_noise(kinds, epsilon - DISCRETE_EXCESS, delta * (1 - DISCRETE_EXCESS)) * (
+        1 + 1e-9
+    )

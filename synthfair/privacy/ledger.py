@@ -1,4 +1,4 @@
-"""The ledger of a population, its one book: what may be spent, what was bought, and what has left.
+"""The ledger of a population: its limit, its purchases.
 
 It is a file of JSON lines, one for each answer, written before the answer leaves, in which each
 line carries the sha256 of the one before. What may leave next depends on what left before;
@@ -35,15 +35,15 @@ from synthfair.errors import InputError, reason
 from synthfair.files import OWNER_ONLY, claimed, open_file, parse_as, sync_folder, whole_file
 from synthfair.privacy.accounting import Composition
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
+from synthfair.settings import Checked, Delta, Epsilon, Line
 
-ENDING, BOUGHT = ".ledger.jsonl", ".bought"
+LEDGER_ENDING, BOUGHT_ENDING = ".ledger.jsonl", ".bought"
 """The endings that a ledger adds to its table's name, and a file of what was bought to its own."""
 
 MAX_WAIT_SECONDS = 60.0
 """The longest wait for another process that writes."""
 
-MAX_BYTES = 500_000_000
+MAX_LEDGER_BYTES = 500_000_000
 """The largest ledger that is read, of about a million lines."""
 
 _TOLD = {
@@ -111,8 +111,8 @@ class Limit(Checked):
     """
 
     kind: Literal["limit"] = "limit"
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    delta: float = Field(ge=LEAST_DELTA, lt=1)
+    epsilon: Epsilon
+    delta: Delta
 
 
 class Record(Checked):
@@ -206,7 +206,7 @@ class Ledger:
     def for_table(cls, data: Path) -> Ledger:
         """Return the ledger next to a table, also where the table is named by a link."""
         place = Path(os.path.realpath(data))
-        return cls(place.with_name(place.name + ENDING))
+        return cls(place.with_name(place.name + LEDGER_ENDING))
 
     # What it holds
 
@@ -270,10 +270,10 @@ class Ledger:
             raise self._refusal(f"the limit of epsilon = {limit.epsilon:g} allows none without one")
         most = limit.epsilon - self.reserve
         if most <= 0 or after.delta(most) > limit.delta:
-            left = f", of which {self.reserve:g} must be left" if self.reserve else ""
+            reserved = f", of which {self.reserve:g} must be left" if self.reserve else ""
             raise self._refusal(
                 f"with this release, epsilon would be {after.epsilon(limit.delta):.3g} in all at"
-                f" delta = {limit.delta:g}; the limit is {limit.epsilon:g}{left}"
+                f" delta = {limit.delta:g}; the limit is {limit.epsilon:g}{reserved}"
             )
 
     def buy(self, purchase: Purchase, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:
@@ -321,7 +321,7 @@ class Ledger:
 
     def bought(self, run: str) -> Path:
         """Return the path of what is bought for a run, 64 hexadecimal digits."""
-        return self.path.with_name(f"{self.path.name}.{run[:16]}{BOUGHT}")
+        return self.path.with_name(f"{self.path.name}.{run[:16]}{BOUGHT_ENDING}")
 
     def book(self, purchase: Purchase) -> None:
         """Write down an answer that is about to leave, durably, or refuse it.
@@ -352,8 +352,8 @@ class Ledger:
         """Return whether a name is booked for another question, or another guarantee."""
         self._catch_up()
         costs = self._costs.get(name, purchase)
-        asked = self._asked.get((name, purchase.round), purchase.question)
-        return asked != purchase.question or costs.guarantee != purchase.guarantee
+        question = self._asked.get((name, purchase.round), purchase.question)
+        return question != purchase.question or costs.guarantee != purchase.guarantee
 
     def _key(self, purchase: Purchase) -> str:
         """Return what lines of one cost have in common."""
@@ -364,17 +364,17 @@ class Ledger:
     def _require_first(self, purchase: Purchase, key: str) -> None:
         """Refuse an exact answer that tells more together with those before than by itself."""
         is_release = purchase.kind == "release"
-        others, keys = [*self._costs.values()], [*self._costs]
+        before, keys = [*self._costs.values()], [*self._costs]
         if key in self._costs:
             # A release once more tells nothing new; a round of a job does after an epsilon.
-            others = [p for p in others[keys.index(key) :] if p.composition and not is_release]
+            before = [p for p in before[keys.index(key) :] if p.composition and not is_release]
         elif not is_release:
-            others = [p for p in others if p.composition or p.kind != "release"]
-        if others:
-            old = min(others, key=lambda p: p.composition is None)  # an epsilon, if there is one
-            told = "epsilon" if old.composition else "release" if is_release else "sums"
+            before = [p for p in before if p.composition or p.kind != "release"]
+        if before:
+            old = min(before, key=lambda p: p.composition is None)  # an epsilon, if there is one
+            pair = "epsilon" if old.composition else "release" if is_release else "sums"
             raise self._refusal(
-                f"{old.output!r} left before {purchase.output!r}, and {_TOLD[told]}; again = true"
+                f"{old.output!r} left before {purchase.output!r}, and {_TOLD[pair]}; again = true"
                 " is consent to that, for one job",
                 "again",
             )
@@ -444,8 +444,10 @@ class Ledger:
         """
         try:
             size = self.path.stat().st_size if self.path.exists() else 0
-            if size > MAX_BYTES:
-                raise InputError(f"{self.path}: larger than the {MAX_BYTES} bytes that are allowed")
+            if size > MAX_LEDGER_BYTES:
+                raise InputError(
+                    f"{self.path}: larger than the {MAX_LEDGER_BYTES} bytes that are allowed"
+                )
             if size < self._end:
                 raise InputError(f"{self.path}: lines that it had are lost")
             if size == self._end and (self.path.is_file() or not self.path.exists()):
@@ -474,13 +476,13 @@ class Ledger:
             if whole:
                 raise InputError(f"{source}: a line before it is lost or altered")
             return
-        what = record.what
-        if isinstance(what, Limit):
-            self._limit = what
+        entry = record.what
+        if isinstance(entry, Limit):
+            self._limit = entry
         else:
-            key = self._key(what)
-            self._costs[key] = self._costs.pop(key, what)  # now the last
-            self._asked[key, what.round] = what.question
+            key = self._key(entry)
+            self._costs[key] = self._costs.pop(key, entry)  # now the last
+            self._asked[key, entry.round] = entry.question
         self._records.append(record)
         self._end, self._ended = self._end + len(line), whole
         self._last = hashlib.sha256(content).hexdigest()
@@ -489,10 +491,10 @@ class Ledger:
 def _together(purchases: list[Purchase]) -> Composition | None:
     """Return the composition of purchases; None where one has no guarantee."""
     parts = [purchase.composition for purchase in purchases]
-    known = [part for part in parts if part]
+    known = [composition for composition in parts if composition]
     if len(known) < len(parts):
         return None
-    sampled = tuple(sums for part in known for sums in part.sampled)
+    sampled = tuple(sums for composition in known for sums in composition.sampled)
     return Composition(math.hypot(*(p.mu for p in known)), sampled, sum(p.pure for p in known))
 
 
@@ -501,7 +503,7 @@ _HEAD_BYTES = 8 + 1 + 64 + 1 + 64 + 1
 
 
 class DamagedError(ValueError):
-    """Content that cannot be read: the file was altered, or another version has written it."""
+    """A content that cannot be read: the file was altered, or another version has written it."""
 
 
 def compute_once(path: Path, digest: str, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:
@@ -575,8 +577,8 @@ def _read_head(path: Path, digest: str) -> tuple[str, str]:
             head = _HEAD.fullmatch(file.read(_HEAD_BYTES))
     except FileNotFoundError:
         return "", ""
-    state, of, name = (part.decode() for part in head.groups()) if head else ("", "", "")
-    if of != digest:
+    state, content, name = map(bytes.decode, head.groups()) if head else ("", "", "")
+    if content != digest:
         raise damaged(path)
     return state, name
 

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on sums over rows, and choices: what one row can change, and noise for it.
+"""The Gaussian mechanism on sums over rows; the exponential mechanism on scores.
 
 Sums are exact. Each row's term is shortened, then rounded to whole multiples of a public step, the
 grid; they are added as integers, and so is noise of a discrete Gaussian distribution. Nothing that
@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import CHOICES, MIN_STEPS, mu_of_choice
+from synthfair.privacy.accounting import EPSILON_STEPS, MIN_NOISE_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
-from synthfair.settings import LARGEST_EPSILON, Checked, Relation
+from synthfair.settings import MAX_GUARANTEE_EPSILON, Checked, Relation
 
 SumName = Literal["histograms", "pairs", "tables", "column_moments", "anchors"]
 """Names of the sums that mechanisms release, by group and label: rows at each level of each column;
@@ -72,14 +72,14 @@ class GaussianMechanism(Checked):
         mantissa, exponent = math.frexp(self.grid)
         if mantissa != 0.5 or exponent % 2 == 0:
             raise ValueError(f"{self.name}: grid {self.grid!r} must be a power of 4")
-        if self.steps < MIN_STEPS or self.steps.denominator != 1:
+        if self.steps < MIN_NOISE_STEPS or self.steps.denominator != 1:
             steps = f"a whole number of steps of the grid {self.grid!r}, 2^34 or more"
             raise ValueError(f"{self.name}: noise {self.noise!r} must be {steps}")
         return self
 
 
 class ExponentialMechanism(Checked):
-    """Choices by the exponential mechanism of McSherry and Talwar (2007).
+    """A series of choices by the exponential mechanism of McSherry and Talwar (2007).
 
         P(i) is proportional to exp(epsilon u_i / (2 sensitivity))        for scores u_i.
 
@@ -96,7 +96,7 @@ class ExponentialMechanism(Checked):
 
     name: Literal["tree"]
     sensitivity: float = Field(gt=0, le=1e6)
-    epsilon: float = Field(ge=0, le=LARGEST_EPSILON)
+    epsilon: float = Field(ge=0, le=MAX_GUARANTEE_EPSILON)
     times: int = Field(ge=1, le=10_000)
     grid: float = SCORE_GRID
 
@@ -107,7 +107,7 @@ class ExponentialMechanism(Checked):
 
     @model_validator(mode="after")
     def _has_the_steps(self) -> ExponentialMechanism:
-        if self.epsilon * CHOICES % 1:
+        if self.epsilon * EPSILON_STEPS % 1:
             raise ValueError(f"{self.name}: epsilon {self.epsilon!r} must be a multiple of 2^-20")
         if self.grid != SCORE_GRID:
             raise ValueError(f"{self.name}: grid {self.grid!r} must be {SCORE_GRID!r}")
@@ -119,7 +119,7 @@ def grid_for(noise: float) -> float:
 
     So it depends on public settings alone, and costs nothing that could be measured.
     """
-    exponent = math.frexp(noise)[1] - 1 - (MIN_STEPS.bit_length() - 1)
+    exponent = math.frexp(noise)[1] - 1 - (MIN_NOISE_STEPS.bit_length() - 1)
     return math.ldexp(1.0, exponent - exponent % 2)
 
 
@@ -173,7 +173,7 @@ def _float_error(k: int) -> float:
 
 
 class NoisySum:
-    """Releases a sum over rows with discrete Gaussian noise, once.
+    """A sum over rows that is released with discrete Gaussian noise, once.
 
     Guarantee: that of the mechanism, for sums of ``terms``. Unit: one row.
     Neighbouring relation: as given.
@@ -211,7 +211,7 @@ class NoisySum:
 
 
 class PrivateChoice:
-    """Chooses by scores that depend on rows, as often as its mechanism says.
+    """A chooser by scores that depend on rows, for as many choices as its mechanism says.
 
     Guarantee: that of the mechanism, all choices together, for scores that a neighbour changes by
     at most a whole number, a step less than the sensitivity. A score is rounded to the nearest

@@ -1,4 +1,4 @@
-"""Noise: random bytes, and exact discrete noise and choices that are made of them.
+"""Exact discrete noise made of random bytes.
 
 Algorithms 1 to 3 of Canonne, Kamath and Steinke (2020), *The Discrete Gaussian for Differential
 Privacy*, in rational arithmetic. Every decision compares integers: there is no logarithm and no

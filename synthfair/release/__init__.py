@@ -1,4 +1,4 @@
-"""The one file that leaves a client: its format, reading, inspection, signature and keys."""
+"""The release file, the one file that leaves a client."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The one file that leaves a client: how it is written, and read by who believes nothing in it."""
+"""The format of a release file, read as hostile input."""
 
 from __future__ import annotations
 
@@ -14,12 +14,24 @@ import numpy as np
 from pydantic import field_serializer, model_validator
 
 import synthfair
-from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, Schema, differences, is_within
+from synthfair.data.schema import (
+    RELEASE_COLUMNS,
+    Categorical,
+    Numeric,
+    Schema,
+    differences,
+    is_within,
+)
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as, whole_file
 from synthfair.privacy.guarantee import Guarantee, require_true
-from synthfair.release.keys import DOMAIN, Keys, Signature, require_signer, sign, verify
-from synthfair.release.settings import MAX_ROWS, DistillConfig, ReleaseConfig, SurrogateConfig
+from synthfair.release.keys import RELEASE_DOMAIN, Keys, Signature, require_signer, sign, verify
+from synthfair.release.settings import (
+    MAX_SYNTHETIC_ROWS,
+    DistillConfig,
+    ReleaseConfig,
+    SurrogateConfig,
+)
 from synthfair.settings import Checked, Line
 
 if TYPE_CHECKING:
@@ -29,16 +41,16 @@ if TYPE_CHECKING:
 HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
 """Keys of the file's metadata."""
 
-MAX_ABSOLUTE = 1e6
+MAX_FEATURE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
-MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
+MIN_RECORD_WEIGHT, MAX_RECORD_WEIGHT = 1e-6, 1e9
 """Real rows that a row of a surrogate may stand for, unless none."""
 
 MAX_CELLS = 50_000_000
 """Rows times columns of all files of a pool, about 400 MB; a small file may claim far more."""
 
-MAX_BYTES = {HEADER_KEY: 2**22, SIGNATURE_KEY: 1000}
+MAX_METADATA_BYTES = {HEADER_KEY: 2**22, SIGNATURE_KEY: 1000}
 """The largest sizes of a file's metadata that are read."""
 
 MAX_TEXT_BYTES = 20_000_000
@@ -86,8 +98,8 @@ class Header(Checked):
     def own_columns(self) -> tuple[str, ...]:
         """The columns after the features; a fair release for a blind model has none of groups."""
         if isinstance(self.config, SurrogateConfig):
-            return OWN_COLUMNS
-        return OWN_COLUMNS[:2] if self.config.group_input else OWN_COLUMNS[1:2]
+            return RELEASE_COLUMNS
+        return RELEASE_COLUMNS[:2] if self.config.group_input else RELEASE_COLUMNS[1:2]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,7 +118,7 @@ class Header(Checked):
 
 @dataclass(frozen=True, eq=False)  # arrays have no truth value
 class Release:
-    """Synthetic rows and what is said about them; :func:`write_release` has an example.
+    """A release: synthetic rows with their metadata; :func:`write_release` has an example.
 
     Attributes:
         header: the metadata.
@@ -128,7 +140,7 @@ class Release:
     signature: Signature | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        """Its kind, size and epsilon, in a line."""
+        """Return its kind, size and epsilon, in a line."""
         epsilon = self.header.config.epsilon
         rows = f"{len(self.y):,} rows x {self.x.shape[1]} columns"
         if self.weight is not None:
@@ -141,24 +153,24 @@ class Release:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
         digest = hashlib.sha256(np.ascontiguousarray(self.x, "<f8").data)
         for name in self.header.own_columns:
-            column, dtype = self.own_values[name], "<f8" if name == OWN_COLUMNS[2] else "<i4"
+            column, dtype = self.own_values[name], "<f8" if name == RELEASE_COLUMNS[2] else "<i4"
             digest.update(np.ascontiguousarray(column, dtype).data)
         return digest.digest()
 
     @property
     def own_values(self) -> dict[str, Any]:
         """The columns after the features, by name."""
-        return dict(zip(OWN_COLUMNS, (self.s, self.y, self.weight), strict=True))
+        return dict(zip(RELEASE_COLUMNS, (self.s, self.y, self.weight), strict=True))
 
 
-def name_of(part: object) -> str:
+def name_of(component: object) -> str:
     """Return the name of a model or penalty: its ``name``, its function's, or its class's.
 
     Raises:
         InputError: it is a lambda, whose name it shares with all others.
     """
-    label = getattr(part, "name", None) or getattr(part, "__name__", None)
-    name = str(label or type(part).__name__)
+    label = getattr(component, "name", None) or getattr(component, "__name__", None)
+    name = str(label or type(component).__name__)
     if "<lambda>" in name:
         raise InputError(f"{name}: a loss or a penalty needs a name of its own; define it with def")
     return name
@@ -252,14 +264,16 @@ def _arrow_schema(header: Header) -> pa.Schema:
     """Return the columns of a release file with this header."""
     import pyarrow as pa
 
-    types = dict(zip(OWN_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
+    types = dict(zip(RELEASE_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
     features = [(name, pa.float64()) for name in header.names]
     return pa.schema(features + [(name, types[name]) for name in header.own_columns])
 
 
 def _content_digest(header: bytes, release: Release) -> bytes:
     """Return the digest of a release whose header stands in the file so."""
-    return hashlib.sha256(DOMAIN + hashlib.sha256(header).digest() + release.fingerprint).digest()
+    return hashlib.sha256(
+        RELEASE_DOMAIN + hashlib.sha256(header).digest() + release.fingerprint
+    ).digest()
 
 
 def read_release(
@@ -309,7 +323,7 @@ def read_release(
         raise InputError(f"{source}: holds missing values; a release has none")
     x = np.column_stack([table[name].to_numpy() for name in header.names])
     values = {name: table[name].to_numpy().copy() for name in header.own_columns}
-    group, label, weight = OWN_COLUMNS
+    group, label, weight = RELEASE_COLUMNS
     s, y = values.get(group, np.zeros(len(x), "int32")), values[label].astype(float)
     release = Release(header, x, s, y, values.get(weight), signature=signature)
     require_fit(release, schema, source)
@@ -326,12 +340,12 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
     if HEADER_KEY not in metadata:
         raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
     for key, value in metadata.items():
-        if key not in MAX_BYTES:
+        if key not in MAX_METADATA_BYTES:
             raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
-        if len(value) > MAX_BYTES[key]:
+        if len(value) > MAX_METADATA_BYTES[key]:
             raise InputError(
                 f"{source}: metadata {key.decode()!r}: has {len(value)} bytes; at most"
-                f" {MAX_BYTES[key]} are allowed"
+                f" {MAX_METADATA_BYTES[key]} are allowed"
             )
     text = metadata[HEADER_KEY]
     try:  # first: that of another format says so
@@ -399,7 +413,7 @@ def fitted(release: Release, schema: Schema) -> Release:
 
 def _require_room(rows: int, columns: int, room: int, source: str) -> None:
     """Refuse a file that holds no rows, or more than there is room for."""
-    most = min(MAX_ROWS, MAX_CELLS // columns)
+    most = min(MAX_SYNTHETIC_ROWS, MAX_CELLS // columns)
     if not 1 <= rows <= most:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
     if rows * columns > room:
@@ -419,12 +433,12 @@ def _require_values(release: Release, source: str) -> None:
         for name, values, column in zip(release.header.names, release.x.T, features, strict=True)
     ]
     in_range = (release.s >= 0) & (release.s < len(schema.groups))
-    checks.append((OWN_COLUMNS[0], release.s, in_range, f"0 to {len(schema.groups) - 1}"))
-    checks.append((OWN_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
+    checks.append((RELEASE_COLUMNS[0], release.s, in_range, f"0 to {len(schema.groups) - 1}"))
+    checks.append((RELEASE_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
     if weight is not None:
-        right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
-        words = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
-        checks.append((OWN_COLUMNS[2], weight, right & weight.any(), f"{words}, and not all 0"))
+        right = (weight == 0) | ((weight >= MIN_RECORD_WEIGHT) & (weight <= MAX_RECORD_WEIGHT))
+        words = f"0, or a number from {MIN_RECORD_WEIGHT:g} to {MAX_RECORD_WEIGHT:g}"
+        checks.append((RELEASE_COLUMNS[2], weight, right & weight.any(), f"{words}, and not all 0"))
     for name, values, right, allowed in checks:
         if not right.all():
             row = int(np.argmin(right))
@@ -439,8 +453,8 @@ def _range_check(
 ) -> tuple[np.ndarray, str]:
     """Return a mask [N] of a feature's allowed values, and what is; None: encoded."""
     if column is None:
-        words = f"a finite number of at most {MAX_ABSOLUTE:g} in size"
-        return np.abs(values) <= MAX_ABSOLUTE, words
+        words = f"a finite number of at most {MAX_FEATURE:g} in size"
+        return np.abs(values) <= MAX_FEATURE, words
     missing, may_miss = np.isnan(values), column.missing == "category"
     if isinstance(column, Numeric):
         inside = (values >= column.lower) & (values <= column.upper)

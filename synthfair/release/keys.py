@@ -1,13 +1,13 @@
-"""Keys of clients, and what vouches for a release: its digest, signed (Ed25519, RFC 8032).
+"""Signatures of clients under the digest of a release (Ed25519, RFC 8032).
 
 The content is the header, from which the columns follow, and the rows. Its digest is
 
-    sha256(DOMAIN | sha256(header) | sha256(rows))
+    sha256(RELEASE_DOMAIN | sha256(header) | sha256(rows))
 
 where the header is its bytes as they stand in the file, and the rows are x in C order (float64),
 then s where it holds groups, y (int32), and weights (float64) if any, all little-endian. The
 digests inside have one length each, so that no two contents share their bytes. What is signed is
-DOMAIN followed by the digest: a signature made for something else never fits.
+RELEASE_DOMAIN followed by the digest: a signature made for something else never fits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synthfair.settings import Checked
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-DOMAIN = b"synthfair-release/2\0"
+RELEASE_DOMAIN = b"synthfair-release/2\0"
 """The prefix of everything that is hashed or signed for a release."""
 
 _Key = TypeVar("_Key")
@@ -40,10 +40,10 @@ Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
-PRIVATE, PUBLIC = ".key", ".pub"
+PRIVATE_ENDING, PUBLIC_ENDING = ".key", ".pub"
 """Endings of the two files of one client."""
 
-MAX_BYTES = 10_000
+MAX_KEY_BYTES = 10_000
 """The largest size of a key file that is read; one of these keys takes some 120."""
 
 
@@ -68,7 +68,7 @@ class Signature(Checked):
 
 
 def sign(
-    digest: bytes, key: Ed25519PrivateKey | None = None, *, domain: bytes = DOMAIN
+    digest: bytes, key: Ed25519PrivateKey | None = None, *, domain: bytes = RELEASE_DOMAIN
 ) -> Signature:
     """Return what vouches for content, signed if there is a key: the same bytes each time."""
     if key is None:
@@ -77,7 +77,9 @@ def sign(
     return Signature(sha256=digest.hex(), public_key=public_key.hex(), signature=signature.hex())
 
 
-def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = DOMAIN) -> None:
+def verify(
+    signature: Signature, digest: bytes, *, source: str, domain: bytes = RELEASE_DOMAIN
+) -> None:
     """Refuse content that was altered, or whose signature, if it has one, is wrong.
 
     Args:
@@ -171,9 +173,9 @@ def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, 
         >>> folder.cleanup()
     """
     path = Path(path)
-    if path.suffix != PRIVATE:
-        raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
-    public_path = path.with_suffix(PUBLIC)
+    if path.suffix != PRIVATE_ENDING:
+        raise InputError(f"{path}: the name of a private key must end in {PRIVATE_ENDING}")
+    public_path = path.with_suffix(PUBLIC_ENDING)
     require("cryptography", "making a key", "sign")
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -230,14 +232,16 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    words = f"a public key, the {PUBLIC} file that keygen writes; must be an Ed25519 key in PEM"
+    words = (
+        f"a public key, the {PUBLIC_ENDING} file that keygen writes; must be an Ed25519 key in PEM"
+    )
     if not paths:
         raise InputError("no public keys given")
     clients: dict[str, Path] = {}
     for path in map(Path, paths):
-        files = sorted(path.glob(f"*{PUBLIC}")) if path.is_dir() else [path]
+        files = sorted(path.glob(f"*{PUBLIC_ENDING}")) if path.is_dir() else [path]
         if not files:
-            raise InputError(f"{path}: a folder without public keys (*{PUBLIC})")
+            raise InputError(f"{path}: a folder without public keys (*{PUBLIC_ENDING})")
         for file in files:
             name = file.stem
             if not name.isprintable():
@@ -258,7 +262,7 @@ def _loaded(path: Path, load: Callable[[bytes], Any], kind: type[_Key], words: s
     """Return the key in a file; ``words`` say what else a file is not."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
-    content = read_bytes(path, MAX_BYTES)
+    content = read_bytes(path, MAX_KEY_BYTES)
     try:
         key = load(content)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -1,4 +1,4 @@
-"""The settings of a release, fair or surrogate: frozen models, and how a file of them is read."""
+"""The settings of a release, fair or surrogate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from synthfair.errors import InputError
 from synthfair.fairness.target import Target, with_penalty
 from synthfair.settings import (
-    LARGEST_EPSILON,
-    LEAST_DELTA,
-    LEAST_EPSILON,
+    Delta,
+    Epsilon,
     GroupsBy,
     Notion,
     PenaltyName,
@@ -24,22 +23,22 @@ from synthfair.settings import (
     read_toml,
 )
 
-MAX_ROWS = 10_000_000
+MAX_SYNTHETIC_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
-MIN_ROWS = 50
+MIN_EXACT_ROWS = 50
 """The fewest real rows of a fair release without an epsilon: rows distilled from fewer give them
 away. With one, a minimum would tell how many rows there are."""
 
 
 class ReleaseSettings(Settings):
-    """Settings that releases of both kinds have."""
+    """The settings that releases of both kinds have."""
 
-    epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon | None = None
     """Makes the release differentially private, e.g. 1; smaller is more private and noisier.
     Without it nothing is guaranteed."""
 
-    delta: float | None = Field(default=None, ge=LEAST_DELTA, lt=1)
+    delta: Delta | None = None
     """Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is published: take a round
     number, not one computed from the table."""
 
@@ -65,7 +64,7 @@ class ReleaseSettings(Settings):
 
 
 class DistillConfig(ReleaseSettings):
-    """Settings of one client's distillation. Symbols as in Wu et al. (2024).
+    """The settings of one client's distillation; symbols as in Wu et al. (2024).
 
     With epsilon, private records of the rows take the place of the real rows: they are those of a
     surrogate with this epsilon, delta, relation and k_min.
@@ -108,7 +107,7 @@ class DistillConfig(ReleaseSettings):
     group_input: bool = False
     """The model reads the sensitive attribute. If it does not, the release holds no groups."""
 
-    n_synthetic: int | None = Field(default=None, ge=1, le=MAX_ROWS)
+    n_synthetic: int | None = Field(default=None, ge=1, le=MAX_SYNTHETIC_ROWS)
     """Number of synthetic rows; if not given, 200 for each pair of group and label of the schema,
     or, with labels = copy, as many as there are real rows."""
 
@@ -166,7 +165,7 @@ class DistillConfig(ReleaseSettings):
 
 
 class SurrogateConfig(ReleaseSettings):
-    """Settings of a surrogate release. Nothing in it is a choice of fairness: that is the server's.
+    """The settings of a surrogate release; fairness is chosen at its server.
 
     A cell is a pair of group and label.
 

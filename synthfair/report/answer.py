@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from synthfair.fairness.intervals import (
-    FEW_ROWS,
+    MIN_RATE_ROWS,
     Verdict,
     difference,
     near_constant,
@@ -17,7 +17,7 @@ from synthfair.fairness.intervals import (
     verdict,
 )
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.fairness.target import RULE_OF_THUMB, Target
+from synthfair.fairness.target import DEFAULT_FAIR_GAP, Target
 from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
 from synthfair.report.text_table import as_text
@@ -66,8 +66,8 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
     """Return how a model decides like one label for everybody, in words; None where it does not.
 
     It does where it selects fewer than :data:`MIN_DECIDED_SHARE` of the rows, or all but so few, in
-    all or in a group of :data:`synthfair.fairness.intervals.FEW_ROWS` rows or more, and the labels
-    themselves are not so.
+    all or in a group of :data:`synthfair.fairness.intervals.MIN_RATE_ROWS` rows or more, and the
+    labels themselves are not so.
 
     Args:
         rates: of each group, by name.
@@ -87,7 +87,7 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
         least = MIN_DECIDED_SHARE * n
         for hits, labelled in ((selected, positive), (n - selected, n - positive)):
             few = hits < least and not labelled < max(least, MIN_LABEL_ROWS)
-            if n >= FEW_ROWS and few:
+            if n >= MIN_RATE_ROWS and few:
                 counts = f"(selects {selected:.0f} of {n:,})"
                 return f"Not usable: it decides like one label for everybody{where} {counts}."
     return None
@@ -156,7 +156,7 @@ def sentence(
         wish = "" if limit is None else f"; at most {limit:g} was asked"
         parts.append(f"{compared} cannot be compared: {cause}{wish}.")
     else:
-        most = RULE_OF_THUMB if limit is None else limit
+        most = DEFAULT_FAIR_GAP if limit is None else limit
         # As few digits as tell the gap from the limit.
         enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
         digits = next(enough, 3)
@@ -200,7 +200,7 @@ def run_sentence(folder: Path) -> str:
 
 def compared_rates(run: Evaluation) -> dict[str, Rates]:
     """Return the rates of the groups that are compared: those with enough rows."""
-    least = max(run.min_group_rows, FEW_ROWS if run.groups_by else 0)
+    least = max(run.min_group_rows, MIN_RATE_ROWS if run.groups_by else 0)
     return {name: of for name, of in run.rates.items() if of.n >= least}
 
 
@@ -239,14 +239,14 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     Args:
         overview: runs of one schema and one notion of fairness.
         max_gap: gap that is fair enough; if None, the smallest that the runs were asked for, and
-            else :data:`RULE_OF_THUMB`.
+            else :data:`DEFAULT_FAIR_GAP`.
     """
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCE_METHODS] or runs
     rivals = [s for s in rivals if not one_label(s.runs[0].metrics.rates)] or rivals
     wanted = [s.asked.max_gap for s in rivals if s.asked.max_gap]
     target = min(wanted, default=None) if max_gap is None else max_gap
-    limit = RULE_OF_THUMB if target is None else target
+    limit = DEFAULT_FAIR_GAP if target is None else target
     subject, why = _best(rivals, limit)
     first = subject.runs[0].metrics
     rest = [s for s in runs if s is not subject]

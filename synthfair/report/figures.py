@@ -18,7 +18,7 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import rate_interval, size
-from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
+from synthfair.fairness.metrics import NOTION_METRICS, Metric, Rates
 from synthfair.report.answer import RATES_OF, Headline
 from synthfair.report.results import Overview, Summary
 from synthfair.settings import notion_of
@@ -344,7 +344,7 @@ def plot_tradeoff(
         >>> sf.plot_tradeoff(evaluations, max_gap=0.05).axes[0].get_ylabel()
         'accuracy'
     """
-    metric = METRIC_OF[notion_of(notion)]
+    metric = NOTION_METRICS[notion_of(notion)]
     if not evaluations:
         raise InputError("evaluations: there are none")
     gap = f"difference of {RATES_OF[metric]}"

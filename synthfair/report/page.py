@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
+from synthfair.fairness.intervals import MIN_RATE_ROWS, UNDEFINED, rows_to_settle, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
@@ -79,7 +79,7 @@ def write_report(
         missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
         verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=RATES_OF,
-        few_rows=FEW_ROWS,
+        few_rows=MIN_RATE_ROWS,
         version=synthfair.__version__,
     )
     for file, svg in plots.items():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from synthfair.data.schema import OWN_COLUMNS
-from synthfair.release.settings import MIN_ROWS, DistillConfig
+from synthfair.data.schema import RELEASE_COLUMNS
+from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synthfair.release.format import Inspection, Release
     from synthfair.release.settings import SurrogateConfig
 
-MAX_SHOWN_COLUMNS = 20
+MAX_SHRELEASE_COLUMNS = 20
 """Columns in a table or warnings of what was clipped; those that are clipped the most."""
 
 MAX_GAP_RISE = 0.005
@@ -41,19 +41,21 @@ def clipping_table(clipping: Clipping) -> Table | None:
     columns = clipping.clipped(above=0.0)
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in columns[:MAX_SHOWN_COLUMNS]
+        for name, c in columns[:MAX_SHRELEASE_COLUMNS]
     ]
-    more = len(columns) > MAX_SHOWN_COLUMNS
+    more = len(columns) > MAX_SHRELEASE_COLUMNS
     title = "values clipped to the schema's bounds (private)"
-    caption = f"The {MAX_SHOWN_COLUMNS} most clipped of {len(columns)}." if more else ""
+    caption = f"The {MAX_SHRELEASE_COLUMNS} most clipped of {len(columns)}." if more else ""
     return Table(("column", "bounds", "below", "above"), rows, title, caption) if rows else None
 
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """Return warnings of columns of which too many values were clipped, and of too few rows."""
-    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_ROWS
+    is_small = (
+        isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_EXACT_ROWS
+    )
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
-    return noise + clipping.warnings()[:MAX_SHOWN_COLUMNS]
+    return noise + clipping.warnings()[:MAX_SHRELEASE_COLUMNS]
 
 
 def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
@@ -87,7 +89,7 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
 
 
 def _shape(release: Release) -> str:
-    short = dict(zip(OWN_COLUMNS, ("s", "y", "weight"), strict=True))
+    short = dict(zip(RELEASE_COLUMNS, ("s", "y", "weight"), strict=True))
     own_columns = ", ".join(short[name] for name in release.header.own_columns)
     return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own_columns}"
 
@@ -245,7 +247,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
     pairs, numbers = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
     for (s, y), n in zip(pairs.T, numbers, strict=True):
         name = f"{names.label}={names.decisions[int(y > 0)]}"
-        if OWN_COLUMNS[0] in header.own_columns:
+        if RELEASE_COLUMNS[0] in header.own_columns:
             name = names.pair(int(s), y)
         stands = ""
         if release.weight is not None:

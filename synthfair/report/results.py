@@ -12,13 +12,13 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
-from synthfair.fairness.metrics import METRIC_OF, Metric
+from synthfair.fairness.metrics import NOTION_METRICS, Metric
 from synthfair.fairness.target import Target
 from synthfair.files import read_as
 from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, read_gaps
 from synthfair.metrics_file import (
     FRONTIER,
-    MAX_BYTES,
+    MAX_METRICS_BYTES,
     METRICS,
     FrontierLine,
     MetricsFile,
@@ -27,8 +27,7 @@ from synthfair.metrics_file import (
 )
 from synthfair.report.text_table import as_text
 from synthfair.server.settings import FOR_SURROGATES
-from synthfair.task.federation_file import FILE as FEDERATION
-from synthfair.task.federation_file import FederationFile
+from synthfair.task.federation_file import FEDERATION, FederationFile
 from synthfair.trained import TrainedModel, read_model
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
-GAP_OF = METRIC_OF | {"accuracy_parity": ACCURACY_GAP}
+GAP_OF = NOTION_METRICS | {"accuracy_parity": ACCURACY_GAP}
 """The metric by which a notion of fairness is measured, those of methods in rounds too."""
 
 FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
@@ -47,7 +46,7 @@ FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "gaps": (GAPS_NAME, read_gaps),  # of gap aggregate or a deployment's job
     "frontier": (FRONTIER, read_frontier),  # of server --frontier
-    "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
+    "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_METRICS_BYTES)),
     "model": ("model.json", read_model),
 }
 """Names and readers of the files that may stand next to metrics.json."""

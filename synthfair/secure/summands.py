@@ -26,7 +26,7 @@ from synthfair.privacy.noise import (
 )
 from synthfair.release.keys import Hex32
 from synthfair.release.settings import SurrogateConfig
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation
+from synthfair.settings import Checked, Epsilon, Relation
 from synthfair.surrogate.records import MAX_THETA_NORM
 
 MAX_LENGTH = 2**20
@@ -99,7 +99,7 @@ class GroupCounts(_Summand):
     groups: tuple[str, ...] = Field(strict=False, min_length=2, max_length=1000)
     model: Hex32 | None = None
     bins: int = Field(default=1, ge=1, le=MAX_HISTOGRAM_BINS)
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon
     relation: Relation = "add_or_remove"
     unit: Unit = "row"
     rows_per_user: int = Field(default=1, ge=1, le=10**6)

@@ -29,8 +29,7 @@ from synthfair.files import (
     write_text,
 )
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.release.keys import MAX_BYTES as MAX_KEY_BYTES
-from synthfair.release.keys import PRIVATE, PUBLIC, Hex32
+from synthfair.release.keys import MAX_KEY_BYTES, PRIVATE_ENDING, PUBLIC_ENDING, Hex32
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, RowSums, Summand
 from synthfair.settings import Checked
@@ -110,9 +109,9 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
     Raises:
         InputError: another ending, a file exists or cannot be written, or cryptography is missing.
     """
-    if path.suffix != PRIVATE:
-        raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
-    secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC)
+    if path.suffix != PRIVATE_ENDING:
+        raise InputError(f"{path}: the name of a private key must end in {PRIVATE_ENDING}")
+    secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC_ENDING)
     with claimed(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force):
         make_records(path.with_suffix(RECORDS), secret)
         with whole_file(path, mode=OWNER_ONLY) as temporary:
@@ -183,7 +182,9 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
     """
     content = read_bytes(path, MAX_KEY_BYTES)
     if b"synthfair-aggregator-secret/" in content:
-        raise InputError(f"{path}: private keys, which stay with their owner; give the {PUBLIC}")
+        raise InputError(
+            f"{path}: private keys, which stay with their owner; give the {PUBLIC_ENDING}"
+        )
     return parse_as(content, AggregatorKeys, str(path))
 
 
@@ -193,7 +194,9 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
     """
-    keys = {path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC}"))}
+    keys = {
+        path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC_ENDING}"))
+    }
     if len(keys) not in (2, 3):
         raise InputError(f"{folder}: has {len(keys)} keys of aggregators; must have two or three")
     return keys

@@ -1,4 +1,4 @@
-"""A server's whole job on one page: releases in, one logistic model and its metrics out."""
+"""A server's whole job on one page, from releases to a model with its metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from synthfair.evaluation import (
     small_group_warnings,
 )
 from synthfair.fairness.intervals import metrics_with_intervals, size
-from synthfair.fairness.metrics import METRIC_OF, Scored
+from synthfair.fairness.metrics import NOTION_METRICS, Scored
 from synthfair.files import require_free, whole_file
 from synthfair.metrics_file import (
     FRONTIER,
@@ -87,7 +87,7 @@ class Refinement(NamedTuple):
 Refine = Callable[[TrainedModel, FrontierPoint, Pool], Refinement]
 """Goes on from the model of surrogates."""
 
-FILES = "model.json", METRICS, FRONTIER
+SERVER_FILES = "model.json", METRICS, FRONTIER
 """Files that a server writes into its folder."""
 
 
@@ -131,7 +131,7 @@ def serve(
             cannot be written. The files of an earlier run are then as they were.
     """
     # What is written must not be there, and must be no input.
-    files = [output / name for name in FILES]
+    files = [output / name for name in SERVER_FILES]
     more = [records] if records else []
     inputs = (schema_path, *tests, *releases, *keys, trusted)
     require_free(*files, *more, inputs=inputs, force=force)
@@ -171,7 +171,7 @@ def serve(
     # start from that model; the sums that they add are limited by the rows of each client.)
     influences = review.influence_in(pooled, trained, tables, price=point.price if point else None)
     too_bad = review.missed(evaluation, read, config) if evaluation else ()
-    remedy = review.UNLIKE if too_bad and not point else ""
+    remedy = review.SURROGATE_REMEDY if too_bad and not point else ""
     most = config.most_influence(surrogates=point is not None)
     review.refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     warnings = review.pool_warnings(pooled, point, schema, free, file_names(releases))
@@ -251,7 +251,7 @@ def frontier_lines(
     if tables:
         x, s, y = pooling.concatenated(tables.values())
         rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
-    metric = METRIC_OF[pooled.config.notion]
+    metric = NOTION_METRICS[pooled.config.notion]
     settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
     for point in fair_frontier(cast(Any, pooled.problem())):
         accuracy = gap = np.nan

@@ -1,4 +1,4 @@
-"""Releases in, one logistic model out.
+"""The pool of all releases, from which one logistic model is trained.
 
 Releases are read, and put side by side: a pool. Of surrogates, weights are capped, cells that are
 left out are estimated, and it is found which groups have rows enough to be compared. With trusted
@@ -27,7 +27,7 @@ import synthfair
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.fairness.intervals import FEW_ROWS
+from synthfair.fairness.intervals import MIN_RATE_ROWS
 from synthfair.fairness.penalties import (
     CovariancePenalty,
     Grouping,
@@ -59,7 +59,7 @@ files."""
 MAX_CLAIM_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
 
-MAX_RATIO = 5.0
+MAX_ESTIMATE_RATIO = 5.0
 """The largest factor by which an estimated record counts more, or less, than others of its
 group."""
 
@@ -128,8 +128,8 @@ def pool_and_train(
     """
     pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
     trained, point = train_pool(pooled, schema, model=model)
-    asked = pooled.config.max_gap or np.inf, pooled.config.max_client_gap or np.inf
-    if point and (point.gap > asked[0] or point.client_gap > asked[1]):
+    limits = pooled.config.max_gap or np.inf, pooled.config.max_client_gap or np.inf
+    if point and (point.gap > limits[0] or point.client_gap > limits[1]):
         warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
     return trained
 
@@ -185,16 +185,16 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
     if not releases:
         raise InputError("no releases: the pool is empty")
     if not isinstance(releases, Mapping):
-        if all(isinstance(one, str | PathLike) for one in releases):
+        if all(isinstance(release, str | PathLike) for release in releases):
             return read_releases(cast("Sequence[str]", releases), schema)
-        releases = {f"client {i}": one for i, one in enumerate(releases)}
-    named = {name: getattr(one, "release", one) for name, one in releases.items()}
-    for name, one in named.items():
-        if not isinstance(one, Release):
-            raise InputError(f"releases: {name}: {type(one).__name__}; must be a release")
-        if one.header.table_schema.to_json() != schema.to_json():  # the order counts, too
-            require_fit(one, schema, name)
-            named[name] = fitted(one, schema)
+        releases = {f"client {i}": release for i, release in enumerate(releases)}
+    named = {name: getattr(release, "release", release) for name, release in releases.items()}
+    for name, release in named.items():
+        if not isinstance(release, Release):
+            raise InputError(f"releases: {name}: {type(release).__name__}; must be a release")
+        if release.header.table_schema.to_json() != schema.to_json():  # the order counts, too
+            require_fit(release, schema, name)
+            named[name] = fitted(release, schema)
     return named
 
 
@@ -205,7 +205,7 @@ def signer(release: Release, keys: Keys) -> str:
 
 def concatenated(parts: Iterable[Encoded | Release]) -> Encoded:
     """Return the rows of all parts, one after the other."""
-    columns = ((part.x, part.s, part.y) for part in parts)
+    columns = ((each.x, each.s, each.y) for each in parts)
     return Encoded(*map(np.concatenate, zip(*columns, strict=True)))
 
 
@@ -333,7 +333,7 @@ class Pool(NamedTuple):
     @property
     def owner(self) -> np.ndarray:
         """Return the index [N] of the release of each row."""
-        sizes = [part.stop - part.start for part in self.parts.values()]
+        sizes = [rows.stop - rows.start for rows in self.parts.values()]
         return np.repeat(np.arange(len(sizes)), sizes)
 
 
@@ -384,14 +384,14 @@ def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerCo
         raise InputError(f"{given}: of fair releases that is the clients' choice; leave it out")
     problems = {}
     for name, release in releases.items():
-        asked = cast(DistillConfig, release.header.config)
-        shared = asked.intercept, asked.group_input, asked.lambda_theta
+        wish = cast(DistillConfig, release.header.config)
+        shared = wish.intercept, wish.group_input, wish.lambda_theta
         problems[name] = release.header.model, *shared
-    (first, problem), *others = problems.items()
-    for name, other in others:
-        if other != problem:
+    first, problem = next(iter(problems.items()))
+    for name, differing in problems.items():
+        if differing != problem:
             raise InputError(
-                f"{name}: made for (model, intercept, group_input, lambda_theta) = {other}, but"
+                f"{name}: made for (model, intercept, group_input, lambda_theta) = {differing}, but"
                 f" {first} for {problem}; clients must agree"
             )
     model, intercept, group_input, lambda_theta = problem
@@ -405,7 +405,7 @@ def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerCo
 
 
 def _pool_surrogates(
-    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, own: Penalty | None
+    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, custom: Penalty | None
 ) -> Pool:
     full = {name: filled(release, schema) for name, release in releases.items()}
     releases = {name: release for name, (release, _) in full.items()}
@@ -416,8 +416,10 @@ def _pool_surrogates(
     table = WeightedTable(encode_records(records, schema), s, y, weight)
     n_groups, notion, compared = len(schema.groups), config.notion, ()
     # Gaps by label are not of rows whose labels go with groups that are made up.
-    by_label = notion != "statistical_parity" and own is None
-    unpaired = tuple(n for n, one in releases.items() if by_label and one.header.hides_pairs)
+    by_label = notion != "statistical_parity" and custom is None
+    unpaired = tuple(
+        n for n, release in releases.items() if by_label and release.header.hides_pairs
+    )
     known = np.ones(len(s), bool)
     for name in unpaired:
         known[parts[name]] = False
@@ -426,16 +428,16 @@ def _pool_surrogates(
             known[parts[name]] &= (s[parts[name]] != group) | (y[parts[name]] != label)
     by, left_out = compared_groupings(table, schema, config, known)
     if config.max_client_gap is not None:
-        if own is not None:
-            raise InputError(f"{name_of(own)}: max_client_gap takes a penalty of the settings")
-        paired = {name: part for name, part in parts.items() if name not in unpaired}
+        if custom is not None:
+            raise InputError(f"{name_of(custom)}: max_client_gap takes a penalty of the settings")
+        paired = {name: rows_of for name, rows_of in parts.items() if name not in unpaired}
         compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
     named = named_penalty(config, n_groups=n_groups, by=by)
     n_read = n_groups if config.group_input else 1
     rows = table.rows(n_groups=n_read, intercept=config.intercept)
     ridge = ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept)
     return Pool(
-        rows, parts, name_of(LinearModel()), config, ridge, n_groups, own or named, compared,
+        rows, parts, name_of(LinearModel()), config, ridge, n_groups, custom or named, compared,
         capped, most, by, left_out, unpaired=unpaired, estimated=estimated,
         is_known=None if known.all() else known,
     )  # fmt: skip
@@ -475,7 +477,9 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     estimated, parts = [], []
     for group in alone:
         y, is_member = 1.0 - 2.0 * has[group, 1], release.s == group
-        ratio = np.clip(np.exp(y * (a[is_member] @ theta)), 1 / MAX_RATIO, MAX_RATIO)
+        ratio = np.clip(
+            np.exp(y * (a[is_member] @ theta)), 1 / MAX_ESTIMATE_RATIO, MAX_ESTIMATE_RATIO
+        )
         share, odds = weight[is_member] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
         rows = min((cast(SurrogateConfig, config).k_min - 1) / 2, cells[group].sum() * odds)
         x, s, labels = release.x[is_member], release.s[is_member], np.full(is_member.sum(), y)
@@ -498,9 +502,9 @@ def _weighted(
     penalty: SumPenalty = CovariancePenalty(pooled.n_groups)
     rho, by, asked_of = 0.0, schema.attributes, schema.groupings_by(schema.attributes)
     if pooled.penalty is None:
-        configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
-        asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
-        chosen = configs[asked.index(mode(asked))]
+        configs = [cast(DistillConfig, release.header.config) for release in releases.values()]
+        wishes = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
+        chosen = configs[wishes.index(mode(wishes))]
         by, rho, asked_of = chosen.groups_by or (schema.sensitive_name,), chosen.rho_o, ()
         asked_by = schema.groupings_by(chosen.groups_by)
         penalty = named_penalty(chosen, n_groups=pooled.n_groups, by=asked_by)
@@ -551,9 +555,9 @@ def _clients_with_rows(
     table: WeightedTable, parts: dict[str, slice], config: ServerConfig, by: Sequence[Grouping]
 ) -> tuple[str, ...]:
     """Return the releases that stand for rows enough of every group that is compared."""
-    least, enough = max(FEW_ROWS, config.min_group_rows), []
-    for name, part in parts.items():
-        s, y, weight = (column[part] for column in table[1:])
+    least, enough = max(MIN_RATE_ROWS, config.min_group_rows), []
+    for name, rows_of in parts.items():
+        s, y, weight = (column[rows_of] for column in table[1:])
         sums = _rows_compared(s, y, weight, config.notion, len(by[0]))
         if all(np.min(grouped(sums, grouping)) >= least for grouping in by):
             enough.append(name)
@@ -577,7 +581,7 @@ def _weights(
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
-COMPARED = {
+NOTION_ROWS = {
     "statistical_parity": "",
     "equal_opportunity": " with the positive label",
     "equalized_odds": " with the positive label or with the negative label",
@@ -592,8 +596,8 @@ def compared_groupings(
 
     Of several attributes, small combinations are merged, see
     :meth:`synthfair.data.schema.Schema.compared`; too few rows are fewer than
-    :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of those that the
-    notion compares. Of one attribute, a group is left out that has none; where there is no such
+    :data:`~synthfair.fairness.intervals.MIN_RATE_ROWS` or ``config.min_group_rows``, of those that
+    the notion compares. Of one attribute, a group is left out that has none; where there is no such
     group, there is no grouping. Of rows [N] that are not ``known``, pairs of group and label are
     made up: they are not compared.
 
@@ -605,14 +609,14 @@ def compared_groupings(
     notion, n_groups = config.notion, len(schema.groups)
     fewest = _rows_compared(table.s, table.y, table.weight * known, notion, n_groups).min(axis=0)
     single, by, left_out = len(schema.attributes) == 1, [], []
-    least = 1e-9 if single else max(FEW_ROWS, config.min_group_rows)
+    least = 1e-9 if single else max(MIN_RATE_ROWS, config.min_group_rows)
     for name, groups in schema.compared(config.groups_by, fewest, least).items():
         large = groups.with_rows(fewest, least)
         if len(large.names) < 2 and (config.searches or config.rho > 0):
             needed = "rows" if single else f"the {least} rows that a rate needs"
             made_up = "; pairs of group and label are made up in some releases"
             raise InputError(
-                f"groups by {name!r}: fewer than two have {needed}{COMPARED[notion]}; {notion}"
+                f"groups by {name!r}: fewer than two have {needed}{NOTION_ROWS[notion]}; {notion}"
                 f" cannot compare them{made_up * (not np.all(known))}. A model without a penalty"
                 " (rho = 0) needs none of this",
                 "rho",

@@ -1,4 +1,4 @@
-"""A server's review of a pool and its model: how far each release moves it, and what is wrong.
+"""The influence of each release on the pooled model.
 
 How far a release moves the model is found by the infinitesimal jackknife. With the objective F of
 the pool, its Hessian H at the optimum theta, and weights w_i of the rows, of which release k holds
@@ -31,8 +31,8 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import encode_tests
 from synthfair.fairness import intervals
-from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
-from synthfair.fairness.metrics import METRIC_OF
+from synthfair.fairness.intervals import MAX_NAMED, MIN_RATE_ROWS
+from synthfair.fairness.metrics import NOTION_METRICS
 from synthfair.fairness.penalties import Penalty
 from synthfair.fairness.target import Target
 from synthfair.metrics_file import Evaluation, Influence, Influences
@@ -48,7 +48,7 @@ from synthfair.trained import TrainedModel
 if TYPE_CHECKING:
     import pandas as pd
 
-SPREADS, TIMES = 5.0, 5.0
+OUTLIER_DEVIATIONS, OUTLIER_MEDIANS = 5.0, 5.0
 """An outlier's change of scores is more than so many robust standard deviations above the median,
 and more than so many medians."""
 
@@ -103,8 +103,8 @@ def influence_in(
     without = _without(pooled, theta, price or Price(pooled.config.rho), model or LinearModel())
 
     # Root mean squares of scores over the pooled rows, each release counting alike.
-    totals = [max(weight[part].sum(), np.finfo(float).tiny) for part in parts]
-    share = weight / np.repeat(totals, [part.stop - part.start for part in parts])
+    totals = [max(weight[rows_of].sum(), np.finfo(float).tiny) for rows_of in parts]
+    share = weight / np.repeat(totals, [rows_of.stop - rows_of.start for rows_of in parts])
     a = np.asarray(rows.a, float)
     clipped = a.clip(0, 1)
     metric = (clipped.T * share) @ clipped / len(parts)
@@ -120,13 +120,13 @@ def influence_in(
         x, s, _ = concatenated(encode_tests(tables, schema).values())
         x, counts = trained.rows(x, s), np.ones(len(s))
     sizes = np.bincount(s, counts, pooled.n_groups)
-    grouping = np.array(schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name].grouping)
+    grouping = np.array(schema.compared(None, sizes, MIN_RATE_ROWS)[schema.sensitive_name].grouping)
     spd, n_groups = np.full(len(parts), np.nan), max(grouping) + 1
-    for k, part in enumerate(parts) if tables or pooled.penalty is not None else ():
-        others = counts.copy()
+    for k, rows_of in enumerate(parts) if tables or pooled.penalty is not None else ():
+        kept = counts.copy()
         if not tables:
-            others[part] = 0.0
-        tested = x, grouping[s], others, n_groups
+            kept[rows_of] = 0.0
+        tested = x, grouping[s], kept, n_groups
         spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
 
     alone = _alone(pooled, weight, schema)
@@ -167,10 +167,10 @@ def outlier_bound(change: np.ndarray) -> float:
         return np.nan
     median = np.median(change)
     spread = 1.4826 * np.median(np.abs(change - median))
-    return float(max(median + SPREADS * spread, TIMES * median))
+    return float(max(median + OUTLIER_DEVIATIONS * spread, OUTLIER_MEDIANS * median))
 
 
-HONEST = "An honest client that is unlike the others can do this, too"
+HONEST_CAUSE = "An honest client that is unlike the others can do this, too"
 
 
 def refuse_influence(
@@ -194,8 +194,9 @@ def refuse_influence(
         change, name = max(unlike)
         raise InputError(
             f"{name}: changes SPD by {change:.3f}; at most {most_spd:g} is allowed. Are"
-            f" its groups the right way round? {HONEST}: see what it holds with python -m synthfair"
-            f" inspect, leave it out, or raise max_spd_influence{remedy and '. ' + remedy}"
+            f" its groups the right way round? {HONEST_CAUSE}: see what it holds with python -m"
+            f" synthfair inspect, leave it out, or raise max_spd_influence"
+            f"{remedy and '. ' + remedy}"
         )
     beyond = [(n, moved) for n, moved in compared.items() if not moved.relative <= most]
     if beyond:
@@ -204,8 +205,8 @@ def refuse_influence(
         raise InputError(
             f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
             f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
-            f" times is allowed. {HONEST}: see what it holds with python -m synthfair inspect,"
-            f" leave it out, or raise max_influence{remedy and '. ' + remedy}"
+            f" times is allowed. {HONEST_CAUSE}: see what it holds with python -m synthfair"
+            f" inspect, leave it out, or raise max_influence{remedy and '. ' + remedy}"
         )
 
 
@@ -234,7 +235,7 @@ def _spd(
     """Return the SPD of a model's decisions on weighted rows; of many groups the widest gap."""
     selected = weight * (a @ theta > 0)
     # A combination of attributes that no release has is -1, and does not count.
-    sums = [np.bincount(groups + 1, one, n_groups + 1)[1:] for one in (selected, weight)]
+    sums = [np.bincount(groups + 1, each, n_groups + 1)[1:] for each in (selected, weight)]
     with np.errstate(invalid="ignore"):  # a group without rows
         rates = np.divide(*sums)
     return rates[1] - rates[0] if n_groups == 2 else np.nanmax(rates) - np.nanmin(rates)
@@ -250,21 +251,21 @@ def _alone(pooled: Pool, weight: np.ndarray, schema: Schema) -> np.ndarray:
         s = np.array(schema.groupings[attribute])[np.asarray(pooled.rows.s)]
         pair = 2 * s + (np.asarray(pooled.rows.y) > 0)
         has = [
-            np.unique(pair[part][(weight[part] > 0) & (pooled.trust.get(name, 1.0) >= MIN_TRUST)])
-            for name, part in pooled.parts.items()
+            np.unique(pair[rows][(weight[rows] > 0) & (pooled.trust.get(name, 1.0) >= MIN_TRUST)])
+            for name, rows in pooled.parts.items()
         ]
         owners = np.bincount(np.concatenate(has))
         alone |= np.array([(owners[pairs] == 1).any() for pairs in has])
     return alone
 
 
-UNLIKE = (
+SURROGATE_REMEDY = (
     "The clients may be unlike: ask them to send surrogates (release = surrogate), of which"
     " this server trains a model that is fair over all of them."
 )
 """The remedy where a pool of fair releases is not fair or accurate enough."""
 
-STRICTER = "Ask for a smaller max_gap, or look at the frontier for what can be had."
+GAP_REMEDY = "Ask for a smaller max_gap, or look at the frontier for what can be had."
 """The remedy for surrogates: what is wanted holds on the pooled rows, and test rows differ."""
 
 
@@ -272,26 +273,26 @@ def missed(
     evaluation: Evaluation, releases: Mapping[str, Release], config: ServerConfig
 ) -> tuple[str, ...]:
     """Return what to say of a model that is less fair, or less accurate, than it should be."""
-    asked, notion, remedy = config.asked, config.notion, STRICTER
+    target, notion, remedy = config.asked, config.notion, GAP_REMEDY
     configs = [release.header.config for release in releases.values()]
     if fair := [config for config in configs if isinstance(config, DistillConfig)]:
         # The strictest wish says which rows are compared; without one, the first client does.
-        notion = min(fair, key=lambda one: one.max_gap or np.inf).notion
-        asked, remedy = asked_of(releases), UNLIKE
-    metric, accuracy = METRIC_OF[notion], evaluation.overall["accuracy"]
+        notion = min(fair, key=lambda wish: wish.max_gap or np.inf).notion
+        target, remedy = asked_of(releases), SURROGATE_REMEDY
+    metric, accuracy = NOTION_METRICS[notion], evaluation.overall["accuracy"]
     gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
     # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
     if np.isnan(gap.value) or evaluation.small_groups:
         remedy = "Give test tables with more rows of each group and label."
     findings = (
-        (intervals.missed_gap(gap, asked.max_gap), f". {remedy}"),
+        (intervals.missed_gap(gap, target.max_gap), f". {remedy}"),
         (
-            intervals.unfair_clients(gap, clients, asked.client_limit),
+            intervals.unfair_clients(gap, clients, target.client_limit),
             ". Of surrogates a server takes max_client_gap",
         ),
         (
             intervals.near_constant(accuracy, evaluation.constant_accuracy),
-            f". {UNLIKE}" if fair else "",
+            f". {SURROGATE_REMEDY}" if fair else "",
         ),
     )
     return tuple(said + remedy for said, remedy in findings if said)
@@ -360,10 +361,10 @@ def pool_warnings(
         "gap on the pooled rows": (point.gap, config.max_gap),
         "largest gap of a client on its pooled rows": (point.client_gap, config.max_client_gap),
     }
-    for what, (gap, most) in limits.items():
+    for gap_name, (gap, most) in limits.items():
         if most is not None and gap > most:
             sentences.append(
-                f"no model that was tried brings the {what} to {most:g}; this one has {gap:.3f}"
+                f"no model that was tried brings the {gap_name} to {most:g}; this one has {gap:.3f}"
             )
     if free and point.price.rho and not free.converged:
         sentences.append(
@@ -375,12 +376,12 @@ def pool_warnings(
     if few and config.max_client_gap is not None:
         sentences.append(
             f"max_client_gap leaves out {_some(few)}, which stand for fewer"
-            f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
+            f" than {max(MIN_RATE_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
     return tuple(sentences)
 
 
 def _some(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more

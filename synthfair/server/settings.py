@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from synthfair.fairness.target import GAPS, Target, with_penalty
+from synthfair.fairness.target import SEARCHED_GAPS, Target, with_penalty
 from synthfair.settings import GroupsBy, Notion, PenaltyName, Seed, Settings
 
 FOR_SURROGATES = (
@@ -18,7 +18,7 @@ FOR_SURROGATES = (
 
 
 class ServerConfig(Settings):
-    """Settings of the server: of its report, and, for surrogates, of fairness.
+    """The settings of a server: of its report, and, for surrogates, of fairness.
 
     Raises:
         ValueError: a value out of range, or an unknown key.
@@ -99,7 +99,7 @@ class ServerConfig(Settings):
 
     @model_validator(mode="after")
     def _one_weight(self) -> ServerConfig:
-        for name in GAPS:
+        for name in SEARCHED_GAPS:
             if getattr(self, name) is not None and "rho" in self.model_fields_set:
                 raise ValueError(f"rho, {name}: give one; a search for {name} has no weight")
         return self

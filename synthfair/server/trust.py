@@ -11,8 +11,8 @@ counts, by a bilevel problem:
 It is the distillation's problem with weights in place of synthetic features: the derivative of
 theta(w) takes one solve with the Hessian of the inner problem, and L-BFGS moves alpha. F is the
 mean loss on the trusted rows; theta_k is the model of release k alone; share_k is the release's
-share of all rows, where the search starts, and at most that of MAX_MEDIANS medians: who claims
-more is not pulled towards it; N is the mean number of rows of a release.
+share of all rows, where the search starts, and at most that of MAX_PRIOR_MEDIANS medians: who
+claims more is not pulled towards it; N is the mean number of rows of a release.
 
 The first term asks whether the releases do well together. The second asks it of each by itself, as
 a PAC-Bayes bound does: where a tenth of the rows are false, few trusted rows hardly tell the model
@@ -48,16 +48,16 @@ from synthfair.surrogate.fair import SEARCH_ROWS, GlobalProblem, Price, cholesky
 PRIOR_WEIGHT = 6.0
 """Weight of the prior, the releases' shares of rows; chosen on simulated honest federations."""
 
-MAX_MEDIANS = 3.0
+MAX_PRIOR_MEDIANS = 3.0
 """The largest share in the prior, in medians of the releases' shares."""
 
-MAX_STEPS = 50
+MAX_TRUST_STEPS = 50
 """The largest number of steps of L-BFGS."""
 
 MIN_TRUST = 0.1
 """The count of a row below which its release is named: few honest clients fall so low by chance."""
 
-FREE = Price(0.0)
+WITHOUT_PENALTY = Price(0.0)
 """Releases are weighed without a penalty on their own rows."""
 
 
@@ -86,7 +86,7 @@ def learn_weights(
         InputError: a release's own model diverges.
     """
     k = len(parts)
-    owner = np.repeat(np.arange(k), [part.stop - part.start for part in parts.values()])
+    owner = np.repeat(np.arange(k), [rows_of.stop - rows_of.start for rows_of in parts.values()])
     shares = np.bincount(owner, problem.w, k)
     # Of many rows a part stands for all.
     few = replace(problem, client=owner).sample(SEARCH_ROWS)
@@ -98,14 +98,14 @@ def learn_weights(
     models = [(few, trusted, Price(rho), 1.0)]
     for each in groups:
         rows, held = (of_group(problem, *each, n_features) for problem in (few, trusted))
-        models.append((rows, held, FREE, 1 / len(groups)))
+        models.append((rows, held, WITHOUT_PENALTY, 1 / len(groups)))
 
     def train(
         rows: GlobalProblem, w: np.ndarray, start: np.ndarray
     ) -> tuple[GlobalProblem, np.ndarray]:
         """Return a problem with weights w [K] of the releases, and its solution."""
         weighted = rows.changed(weight=rows.w * (w / shares)[owner])
-        return weighted, weighted.newton(start, FREE).theta
+        return weighted, weighted.newton(start, WITHOUT_PENALTY).theta
 
     # F of the model of each release alone; of one label, or group, nothing can be learned alone:
     # that release is as the others.
@@ -116,15 +116,15 @@ def learn_weights(
         loss = np.array([held.slope(theta, price)[0] for theta in by_itself])
         pair = 2 * owner + (rows.y > 0)
         both = (np.bincount(pair[rows.w > 0], minlength=2 * k).reshape(-1, 2) > 0).all(axis=1)
-        others = loss[both].mean() if both.any() else 0.0
-        alone += times * np.where(both | ~both.any(), loss, others)
+        expected = loss[both].mean() if both.any() else 0.0
+        alone += times * np.where(both | ~both.any(), loss, expected)
     if not (finite := np.isfinite(alone)).all():
         raise InputError(
             f"{[*parts][int(np.argmin(finite))]}: a model of its rows alone diverges; leave the"
             " release out"
         )
     mu = PRIOR_WEIGHT / len(trusted.y) + len(thetas[0]) * k / problem.weight.sum()
-    target = np.minimum(shares, MAX_MEDIANS * np.median(shares))
+    target = np.minimum(shares, MAX_PRIOR_MEDIANS * np.median(shares))
     target /= target.sum()
 
     def objective(alpha: np.ndarray) -> tuple[float, np.ndarray]:
@@ -133,23 +133,23 @@ def learn_weights(
         value, by_w = w @ (alone + mu * logarithm), alone + mu * (logarithm + 1)
         for m, (rows, held, price, times) in enumerate(models):
             weighted, thetas[m] = train(rows, w, thetas[m])
-            part, slope = held.slope(thetas[m], price)
+            loss, slope = held.slope(thetas[m], price)
             # -(dG/dw)' H^-1 F': the gradient of a row's loss, times its change of theta.
-            v = cholesky_solve(weighted.hessian(thetas[m], FREE)[1], slope)
+            v = cholesky_solve(weighted.hessian(thetas[m], WITHOUT_PENALTY)[1], slope)
             z = rows.inputs @ thetas[m]
             by_row = -rows.y * expit(-rows.y * z) * (rows.inputs @ v) * rows.w / shares[owner]
-            value, by_w = value + times * part, by_w - times * np.bincount(owner, by_row, k)
+            value, by_w = value + times * loss, by_w - times * np.bincount(owner, by_row, k)
         return float(value), w * (by_w - w @ by_w)
 
-    options = {"maxiter": MAX_STEPS, "ftol": 1e-9}
+    options = {"maxiter": MAX_TRUST_STEPS, "ftol": 1e-9}
     end = minimize(objective, np.log(target), jac=True, method="L-BFGS-B", options=options)
     return softmax(end.x) / shares
 
 
-def _alone(problem: GlobalProblem, part: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _alone(problem: GlobalProblem, mask: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Return the solution [p] on a part of the rows."""
-    a, s, y, w = (of[part] for of in (problem.inputs, problem.s, problem.y, problem.w))
-    return replace(problem, a=a, s=s, y=y, weight=w).newton(start, FREE).theta
+    a, s, y, w = (of[mask] for of in (problem.inputs, problem.s, problem.y, problem.w))
+    return replace(problem, a=a, s=s, y=y, weight=w).newton(start, WITHOUT_PENALTY).theta
 
 
 def of_group(
@@ -157,8 +157,8 @@ def of_group(
 ) -> GlobalProblem:
     """Return the problem whose label is whether a row is of a group, given features and label."""
     x = problem.inputs[:, :n_features]
-    others = np.column_stack([problem.y, np.ones(len(problem.y))])
-    a = sp.hstack([x, others]).tocsr() if sp.issparse(x) else np.hstack([x, others])
+    label_columns = np.column_stack([problem.y, np.ones(len(problem.y))])
+    a = sp.hstack([x, label_columns]).tocsr() if sp.issparse(x) else np.hstack([x, label_columns])
     ridge = np.append(np.full(n_features + 1, problem.ridge[0]), 0.0)
     is_in = np.array(grouping)[problem.s] == group
     return replace(problem, a=a, y=np.where(is_in, 1.0, -1.0), ridge=ridge)

@@ -27,7 +27,7 @@ from synthfair.data.encode import (
     in_pandas,
     tidied,
 )
-from synthfair.data.schema import MOST, TIMES, Categorical, Numeric, Schema
+from synthfair.data.schema import CROSS, MAX_COLUMNS, Categorical, Numeric, Schema
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
 from synthfair.server.settings import ServerConfig
@@ -83,7 +83,7 @@ class FairEstimator(BaseEstimator):
             if isinstance(self.groups_by, str):
                 raise InputError(f"groups_by = {self.groups_by!r}: must be a list of columns")
             given["groups_by"] = tuple(
-                TIMES.join(map(group_column, str(name).split(TIMES))) for name in self.groups_by
+                CROSS.join(map(group_column, str(name).split(CROSS))) for name in self.groups_by
             )
         if self.max_gap is None:
             given["rho"] = self.rho
@@ -281,8 +281,8 @@ def as_pandas(x: Any) -> Any:
     """
     if not issparse(x):
         return in_pandas(x)
-    if x.shape[1] > MOST:
-        raise InputError(f"X: {x.shape[1]} columns; at most {MOST} are allowed")
+    if x.shape[1] > MAX_COLUMNS:
+        raise InputError(f"X: {x.shape[1]} columns; at most {MAX_COLUMNS} are allowed")
     return x.toarray()
 
 
@@ -306,7 +306,7 @@ def encoded(table: pd.DataFrame, schema: Schema) -> np.ndarray:
         InputError: other columns, or a value that is no number.
     """
     clipping = Clipping()
-    given: Any = {"source": "X", "clipping": clipping, "others": False, "groups": False}
+    given: Any = {"source": "X", "clipping": clipping, "extra_columns": False, "groups": False}
     values, _ = encode_inputs(table, schema, **given)
     for sentence in clipping.warnings("Correct bounds="):
         warn(f"X: {sentence}")

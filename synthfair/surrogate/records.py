@@ -30,7 +30,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.privacy.guarantee import PRIVATE_PROBLEMS
 from synthfair.privacy.mechanism import SumName
-from synthfair.release.format import MIN_WEIGHT
+from synthfair.release.format import MIN_RECORD_WEIGHT
 from synthfair.surrogate.fair import GlobalProblem, Price
 from synthfair.surrogate.sums import (
     Answers,
@@ -201,7 +201,7 @@ def surrogate_of(sums: Sums, spec: SurrogateSpec) -> Surrogate:
     for here, total, terms in weight_terms(drawn, sums, spec):
         f, target = np.hstack([term.f for term in terms]), np.concatenate([t.mean for t in terms])
         p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
-        weight[here] = np.where(total * p < MIN_WEIGHT, 0.0, total * p)
+        weight[here] = np.where(total * p < MIN_RECORD_WEIGHT, 0.0, total * p)
         for term in terms:
             is_noise = spec.config.epsilon and strata.hidden[strata.sets[term.of]].any()
             if term.name == "anchors" and not is_noise:

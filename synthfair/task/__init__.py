@@ -1,1 +1,1 @@
-"""A site is asked, and answers: tasks, a site's limits, and the server's questions."""
+"""The protocol of a server's questions to sites."""

@@ -1,4 +1,4 @@
-"""The sites' answers in a federation: their codes, and federation.json."""
+"""The course of a federation's job in codes, federation.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from synthfair.settings import Checked, Line
 
-FILE = "federation.json"
+FEDERATION = "federation.json"
 """The file's name, next to the results of a job."""
 
 SiteCode = Literal[

@@ -1,4 +1,4 @@
-"""The server's side of a job: questions to all sites, and a record of their answers."""
+"""The server's questions to the sites of a job, with a record of their answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import synthfair
 from synthfair.data.schema import read_schema
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
-from synthfair.task.federation_file import FILE, FederationFile, ServerCode, SiteRecord
+from synthfair.task.federation_file import FEDERATION, FederationFile, ServerCode, SiteRecord
 from synthfair.task.limits import RefusedError, ServerSettings
 from synthfair.task.messages import Message, Question, read_answer
 
@@ -32,7 +32,7 @@ when all have or the question's time is over; without those that have not."""
 
 
 class TooFewError(RuntimeError):
-    """Fewer sites than the job needs have answered well."""
+    """An error: fewer sites than the job needs have answered well."""
 
 
 class JobSites:
@@ -76,10 +76,10 @@ class JobSites:
         """
         self.settings, self.schema = settings, read_schema(settings.schema_path)
         self.sites, self.aggregators = sites, aggregators or {}
-        every = {name: key for key, name in read_keys([settings.keys]).items()}
-        every |= {name: keys.signature for name, keys in self.aggregators.items()}
-        self._revoked = {name for name, key in every.items() if key in settings.revoked}
-        self.keys = {name: key for name, key in every.items() if name not in self._revoked}
+        all_keys = {name: key for key, name in read_keys([settings.keys]).items()}
+        all_keys |= {name: keys.signature for name, keys in self.aggregators.items()}
+        self._revoked = {name for name, key in all_keys.items() if key in settings.revoked}
+        self.keys = {name: key for name, key in all_keys.items() if name not in self._revoked}
         self.booked = dict.fromkeys((*sites, *self.aggregators), SiteRecord())
         self.job, self._channel, self._server, self._log = job, channel, server, log
         self._begun = time.monotonic()
@@ -152,7 +152,7 @@ class JobSites:
 
     def write(self, folder: Path, error: str | None) -> None:
         """Write the document to federation.json in a folder."""
-        write_json(folder / FILE, self.document(error).model_dump(mode="json"))
+        write_json(folder / FEDERATION, self.document(error).model_dump(mode="json"))
 
     def _book(self, site: str, reply: Reply | None, question: Question, read: Read) -> Any:
         """Return what was read of a site's reply, and book it. Raises RefusedError: it is bad."""

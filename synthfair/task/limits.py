@@ -1,4 +1,4 @@
-"""Settings of a site, an aggregator, and the server: ``local/synthfair.json`` in their kits.
+"""The settings file of a party, ``local/synthfair.json`` in its kit, with a site's limits.
 
 A job never names a path, and no job can exceed what stands here.
 """
@@ -9,23 +9,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
 from synthfair.files import read_as, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Hex32
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
+from synthfair.settings import MAX_GUARANTEE_EPSILON, STRICT, Checked, Epsilon
 from synthfair.task.federation_file import ServerCode
 
-FILE = "synthfair.json"
+PARTY_FILE = "synthfair.json"
 """The file's name, in the folder ``local`` of a kit."""
 
-MAX_BYTES = 1_000_000
+MAX_PARTY_BYTES = 1_000_000
 """The largest size of such a file."""
-
-Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
 """The kind of an answer: fair synthetic rows; a surrogate; a model's decisions counted by group
@@ -122,7 +120,7 @@ class Limits(Checked):
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
     again: int | None = Field(default=None, ge=1)
-    least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
+    least_epsilon_left: float = Field(default=0.0, ge=0, le=MAX_GUARANTEE_EPSILON)
     k_min: int = Field(default=50, ge=1)
     value_rows: int = Field(default=10, ge=10)
     most_rounds: int = Field(default=0, ge=0)
@@ -194,7 +192,7 @@ class AggregatorLimits(Checked):
 
 
 class PartySettings(Checked):
-    """Settings of a site, or of the server. Relative paths start at the folder of the file.
+    """The settings of a site, or of the server. Relative paths start at the folder of the file.
 
     Attributes:
         org: its organisation, as its certificate has it; only an engine's kit needs it.
@@ -208,7 +206,7 @@ class PartySettings(Checked):
 
 
 class SiteSettings(PartySettings):
-    """Settings of a site.
+    """The settings of a site.
 
     Attributes:
         server: host and port that it connects to; only an engine's kit needs it.
@@ -235,7 +233,7 @@ class SiteSettings(PartySettings):
 
 
 class AggregatorSettings(PartySettings):
-    """Settings of an aggregator that is a site.
+    """The settings of an aggregator that is a site.
 
     Attributes:
         server: host and port that it connects to.
@@ -254,7 +252,7 @@ class AggregatorSettings(PartySettings):
 
 
 class ServerSettings(PartySettings):
-    """Settings of the server.
+    """The settings of the server.
 
     Attributes:
         keys: folder of the sites' public keys, each named after its site: NAME.pub.
@@ -286,7 +284,7 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
     Raises:
         InputError: unreadable, an unknown key, or a value that is not allowed.
     """
-    settings, folder = read_as(path, kind, MAX_BYTES), path.parent.resolve()
+    settings, folder = read_as(path, kind, MAX_PARTY_BYTES), path.parent.resolve()
 
     def absolute(value: Any) -> Any:
         if isinstance(value, tuple):

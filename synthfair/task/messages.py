@@ -1,9 +1,9 @@
-"""Messages between the server and a site: bytes that any engine can carry.
+"""The messages of a server to sites, with their answers: bytes that any engine can carry.
 
 An answer names its sender and, by the sha256 of its text, the question, and is signed with the
 site's key over
 
-    DOMAIN | sha256(answer as JSON) | sha256(what it carries).
+    ANSWER_DOMAIN | sha256(answer as JSON) | sha256(what it carries).
 
 The question's text holds the job, the round, the settings and the server's name. So the answer
 cannot be used again: not in another job or round, not for another server, nor under another name.
@@ -25,10 +25,10 @@ from synthfair.task.limits import RefusedError, refused_as
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-DOMAIN = b"synthfair-answer/1\0"
+ANSWER_DOMAIN = b"synthfair-answer/1\0"
 """The prefix of all that is signed: a signature made for something else never fits."""
 
-MAX_TEXT, MAX_CARRIED = 150_000_000, 200_000_000
+MAX_QUESTION_BYTES, MAX_CARRIED_BYTES = 150_000_000, 200_000_000
 """Bytes of a message's text, which may hold the task of a sum, and of what it carries."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
@@ -115,12 +115,12 @@ def sha256(content: bytes) -> str:
 def make_answer(answer: Answer, carried: bytes, key: Ed25519PrivateKey) -> Message:
     """Return an answer and what it carries, signed."""
     text = answer.model_dump_json().encode()
-    return Message(text, carried, sign_bytes(DOMAIN, _digests(text, carried), key))
+    return Message(text, carried, sign_bytes(ANSWER_DOMAIN, _digests(text, carried), key))
 
 
 def read_question(message: Message, job: str) -> Question:
     """Return the question that a message holds. Raises RefusedError: none, or not of this job."""
-    if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+    if len(message.text) > MAX_QUESTION_BYTES or len(message.carried) > MAX_CARRIED_BYTES:
         raise RefusedError("message")
     with refused_as("message"):
         question = parse_as(message.text, Question, "question")
@@ -141,10 +141,14 @@ def read_answer(message: Message, question: Question, *, site: str, keys: dict[s
     Raises:
         RefusedError: malformed; not signed by that site; or the answer to another question.
     """
-    if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+    if (
+        site not in keys
+        or len(message.text) > MAX_QUESTION_BYTES
+        or len(message.carried) > MAX_CARRIED_BYTES
+    ):
         raise RefusedError("signature" if site not in keys else "refused")
     content = _digests(message.text, message.carried)
-    if not is_signed(DOMAIN, content, message.signature, bytes.fromhex(keys[site])):
+    if not is_signed(ANSWER_DOMAIN, content, message.signature, bytes.fromhex(keys[site])):
         raise RefusedError("signature")
     with refused_as("refused"):
         answer = parse_as(message.text, Answer, site)

@@ -1,10 +1,18 @@
-"""Tables cut into clients, models of them, and what is done for fairness: how a setting is run."""
+"""Fairness before and after federated training, from counts that nobody sees the parts of.
+
+    python -m benchmarks.privfairfl                 # 3 seeds; goes on where it stopped
+    python -m benchmarks.privfairfl --seeds 1 --only table=adult training=FL
+
+Adult and Dutch by sex, Law School by race, each among 100 clients: the comparison of Table 3 of
+Pentyala et al. (2022). Noise comes from the system, so that a repetition differs within the errors
+shown.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple, get_args
 
@@ -12,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
-from benchmarks.harness import Experiment
-from benchmarks.privfairfl.pages import LOCAL, POST, show
+from benchmarks.harness import Experiment, main
+from benchmarks.runs import Mean, Runs, mean_of
+from benchmarks.showing import mark, page, published
 from benchmarks.unlike.clients import weighted
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, group_rates
@@ -121,6 +130,10 @@ def in_rounds(
 
 
 # What is done for fairness
+
+POST = "thresholds", "randomised"
+
+LOCAL = "local noise", "local response"
 
 EPSILONS = (0.1, 0.5, 1.0, 5.0, np.inf)
 """Of the counts. Training with DP-SGD has one of its own."""
@@ -305,6 +318,64 @@ def measured(rows: SplitTable, chance: np.ndarray) -> FairValues:
     return FairValues(right, ratio - 1, eop, (eop + fpr) / 2, sp, max(eop, fpr))
 
 
+# The page
+
+
+THRESHOLDS = 1001
+"""Of Post, as published."""
+
+DELTA = 1e-6
+"""Of what the published accounting costs."""
+
+
+def show(runs: Runs) -> dict[str, str]:
+    """Return the page by file name."""
+    epsilons = [
+        f"{e:g} | {THRESHOLDS * e:,.4g} | {least_epsilon(e, DELTA):,.4g} | {e:g}"
+        for e in (0.1, 0.5, 1.0)
+    ]
+    text = page(
+        "privfairfl/privfairfl",
+        runs,
+        thresholds=THRESHOLDS,
+        delta=DELTA,
+        epsilons=epsilons,
+        settings=setting_lines(runs),
+        published=[tuple(line.values()) for line in published("pentyala_2022_table3")],
+    )
+    return {"privfairfl.md": text}
+
+
+def setting_lines(runs: Runs) -> Iterator[tuple[object, ...]]:
+    """Yield a line of the page for each setting."""
+    constants = runs.select(training="constant").by("table")
+    for setting, own in runs.by().items():
+        refused = int(np.isnan(own.values("accuracy")).sum())
+        means = [of_seeds(own, name) for name in ("accuracy", "di", "eop", "eodd", "sp", "gap")]
+        cells = [mean.text() if mean else "" for mean in means]
+        if setting.training != "constant" and setting.table in constants:
+            cells[0] += mark(means[0], of_seeds(constants[setting.table], "accuracy"))
+        epsilon = "" if setting.privacy == "none" else f"{setting.epsilon:g}"
+        yield *setting[:4], epsilon, *cells, refused or ""
+
+
+def of_seeds(runs: Runs, field: str) -> Mean | None:
+    """Return the mean over the seeds that were not refused; None if all were."""
+    known = [value for value in runs.values(field) if not np.isnan(value)]
+    return mean_of(known) if known else None
+
+
+@cache
+def least_epsilon(printed: float, delta: float) -> float:
+    """Return the epsilon of all thresholds together."""
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
+    accountant.compose(dp.LaplaceDpEvent(1 / printed), THRESHOLDS)
+    return float(accountant.get_epsilon(delta))
+
+
 def settings_of(table: str) -> Iterator[FairSetting]:
     """Of one table."""
     yield FairSetting(table, "constant", "none", "none", np.inf)
@@ -334,3 +405,8 @@ COMPARISON = Experiment(
     seeds=3, sources=lambda setting: SOURCES[setting.table],
     behind=lambda setting: (ALPHA, HISTOGRAMS, named(training_settings(setting.training))),
 )  # fmt: skip
+
+EXPERIMENTS = (COMPARISON,)
+
+if __name__ == "__main__":
+    main(__doc__, "privfairfl", *EXPERIMENTS)

@@ -8,11 +8,9 @@ import pytest
 from scipy.stats import binom, norm
 
 import synthfair as sf
-from benchmarks import audit, texts
-from benchmarks.audit import AuditSetting, OpenValues, PrivateValues
+from benchmarks import audit
 from benchmarks.harness import committed
-from benchmarks.membership import MemberSetting, MemberValues, terms_of, told_by
-from benchmarks.runs import Run, Runs
+from benchmarks.membership import MemberSetting, terms_of, told_by
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.privacy.accounting import epsilon_of, mu_for
@@ -114,37 +112,6 @@ def test_targets_are_of_the_pool_and_clients_rows_are_not(monkeypatch):
         targets, rest = audit.targets_of(kind, 3)
         assert len({*targets}) == audit.TARGETS
         assert not {*targets} & {*rest}
-
-
-def test_the_page_counts_all_runs_together_and_marks_what_is_above():
-    def runs(setting, *values):
-        return [Run(setting, seed, value) for seed, value in enumerate(values)]
-
-    weak, perfect = PrivateValues(0.5, 8, 16, 8, 16), PrivateValues(1.0, 16, 16, 0, 16)
-    private = Runs(
-        run
-        for quiet, value in ((1, weak), (30, perfect))
-        for kind in audit.KINDS
-        for run in runs(AuditSetting(kind, 8.0, "extreme", quiet), *[value] * 4)
-    )
-    exact = Runs(
-        run
-        for kind in audit.KINDS
-        for run in runs(AuditSetting(kind, np.inf, "random"), OpenValues(0.52, 0.002, 1.0))
-    )
-    setting = MemberSetting("dutch", 100, 50, 1.0)
-    members = Runs(runs(setting, *[MemberValues(604, auc, 0.01, 0.8, 0.9) for auc in (0.5, 0.6)]))
-    parts = texts.audit(private, exact, members)
-    told = "dutch, 604 rows", "1", "0.55 ± 0.07 (0.57)", "0.010 ± 0.000", "0.800 → 0.900"
-    assert parts["told"] == [told]
-    usual, quiet = parts["rows"]
-    most = f"{audit.bounds(64, 64, 0, 64)[1]:.1f}"
-    both = "0.50 ± 0.00 / 0.50 ± 0.00 (0.86)", "0.50 : 0.50 / 0.50 : 0.50"
-    assert usual[:4] == ("extreme", 8.0, *both)
-    assert usual[4] == f"0.0 / 0.0 ({most})"
-    assert quiet[0] == "extreme, noise divided by 30"
-    assert quiet[4] == f"{most} **above** / {most} **above** ({most})"
-    assert parts["without"] == [("random", "0.52 / 0.52", "0.0020 / 0.0020", "100% / 100%")]
 
 
 @pytest.mark.parametrize("epsilon", [None, 1.0])

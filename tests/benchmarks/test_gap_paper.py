@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchmarks.findings import NO
 from benchmarks.gap import paper
 from benchmarks.gap.devices import assign_to_devices, measure_rates
 from benchmarks.gap.paper import (
@@ -59,17 +58,6 @@ def test_bounds_of_table_2_are_those_of_rates_mapped_to_the_range_of_v():
         made = PUBLISHED[line["mechanism"]](float(line["epsilon"]))
         bound = math.sqrt(known_error(made, 1e7) / 0.01)
         assert float(line["chebyshev_alpha"]) == pytest.approx(UNIT * bound, abs=1e-4)
-
-
-def test_errors_cross_where_the_lines_through_them_do():
-    """On lines of logs: MSE 1 / epsilon^2 and 1 / epsilon are equal at 1."""
-    runs = Runs(
-        Run(paper.ErrorPoint("published", name, epsilon), 0, paper.ErrorBounds(0, error))
-        for epsilon in (0.1, 0.7, 2.0, 10.0)
-        for name, error in (("M_R", epsilon**-2), ("M_L", 1 / epsilon))
-    )
-    assert paper.crossings(runs) == pytest.approx([1.0])
-    assert next(paper.figure1(runs)).verdict == NO  # the paper has two
 
 
 def test_errors_fall_with_epsilon():

@@ -1,1 +1,0 @@
-"""PrivFairFL against what one would otherwise do."""
