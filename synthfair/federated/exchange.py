@@ -71,14 +71,14 @@ class NewtonSteps:
     Attributes:
         gap: the penalty, of the scores.
         rho: its weight, see :class:`synthfair.surrogate.fair.Price`.
-        free: the gap that costs nothing.
         C: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
+        free: the gap that costs nothing.
     """
 
     gap: SumPenalty
     rho: float
-    free: float
     C: float
+    free = 0.0
 
     # Site
 

@@ -45,8 +45,9 @@ SMALLEST_ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
 
-NOT_COMPILED = {"rounds", "seed", "cohort", "cohorts", "protection", "guarantee", "start", "teacher"}
-"""Settings of which no function of a round reads other than numbers: code is compiled once."""
+NOT_COMPILED = {"rounds", "seed", "group_input", "cohort", "cohorts", "protection", "guarantee"}
+NOT_COMPILED |= {"start", "teacher"}
+"""Settings that no function of a round reads: other values need no other code."""
 
 _T = TypeVar("_T")
 Given = Annotated[_T, SkipValidation, WithJsonSchema({})]

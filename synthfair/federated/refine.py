@@ -78,7 +78,6 @@ class Refine(NewtonSteps, InCohorts):
     """Inverse strength of the ridge, as in scikit-learn; the intercept has none."""
 
     gap: Given[SumPenalty] = given()
-    free: ClassVar[float] = 0.0
 
     # All clients take part, nothing is noised, and Newton's steps are of a linear model.
     unread: ClassVar[frozenset[str]] = frozenset(

@@ -192,9 +192,7 @@ def answer_question(
         job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
         claim = Claim("training", None, number=question.exchange)
         run = Run(str(site.data), on_rows=lambda clipping: clipping.warn(str(site.data)))
-        sums = answer(
-            Task(claim, job, sums_of, question=digest), site, output=output.name, run=run
-        )
+        sums = answer(Task(claim, job, sums_of, question=digest), site, output=output.name, run=run)
         numbers = np.concatenate([leaf.ravel() for leaf in sums])
         signature = sign(_digest(digest, numbers), key, domain=SUMS_DOMAIN)
         document = SumsFile(question=digest, numbers=tuple(numbers.tolist()), signature=signature)

@@ -116,6 +116,7 @@ def train_table(
     with claimed(*paths, force=force):
         # Who trains on what, and how.
         start = time.perf_counter()
+        settings = RoundSettings(**config.model_dump(), **users)
         train, user, tests = assign_users(table, seed=config.seed, tests=tests, **users)
         rows = encode_own(train, schema, source=source)
         attributes = [schema.with_sensitive(name) for name in config.get("also", ())]
@@ -154,7 +155,7 @@ def train_table(
             evaluation,
             method=config.method,
             config={},
-            train=RoundSettings(**config.model_dump(), **users),
+            train=settings,
             asked=Target(by="row_weights") if weights else config.asked,
             converged=training.model.converged,
             cost=training.cost,
@@ -167,7 +168,9 @@ def train_table(
 
         # All files are written before the first gets its name; metrics.json gets its own last.
         with ExitStack() as outputs:  # they get their names in reverse
-            metrics, rounds, model = (outputs.enter_context(whole_file(paths[i])) for i in (1, 2, 0))
+            metrics, rounds, model = (
+                outputs.enter_context(whole_file(paths[i])) for i in (1, 2, 0)
+            )
             write_metrics(document, metrics)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)

@@ -423,7 +423,8 @@ def _require_all_groups(
             if not len(missing := np.setdiff1d(np.arange(len(attribute.groups)), present)):
                 continue
             group = f"{name}={attribute.groups[missing[0]]}"
+            group = attribute.pair(missing[0], label) if label else group
             raise InputError(
-                f"no user has a row with {attribute.pair(missing[0], label) if label else group}:"
-                f" {notion} cannot be asked for; take another notion, or a schema without that group"
+                f"no user has a row with {group}: {notion} cannot be asked for; take another"
+                " notion, or a schema without that group"
             )
