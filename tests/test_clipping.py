@@ -77,7 +77,7 @@ def test_the_most_clipped_come_first_and_names_are_no_markup():
     )
     text = plain_text(clipping_table(seen))
     assert "[red]0'" in text
-    assert "The 20 most clipped of 25." in text
+    assert "The first 20 of 25." in text
     assert len(real_rows_warnings(seen, SURROGATE)) == 20
 
 

@@ -130,9 +130,15 @@ def origin_facts(origin: Origin) -> dict[str, Any]:
 
 def header_facts(header: Header) -> dict[str, Any]:
     """Return the guarantee of a release, if it has one, and what it discloses."""
-    facts = guarantee_facts(header.guarantee) if header.guarantee else {}
-    private, hides_pairs = header.guarantee is not None, header.hides_pairs
-    return facts | {"discloses": disclosures(header.config, private, hides_pairs)}
+    return release_facts(header.config, header.guarantee, header.hides_pairs)
+
+
+def release_facts(
+    config: DistillConfig | SurrogateConfig, guarantee: Guarantee | None, hides_pairs: bool
+) -> dict[str, Any]:
+    """Return the same from what metrics.json has of a release."""
+    facts = guarantee_facts(guarantee) if guarantee else {}
+    return facts | {"discloses": disclosures(config, guarantee is not None, hides_pairs)}
 
 
 def disclosures(
