@@ -139,9 +139,10 @@ def train(
         tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.fairness.intervals import near_constant
-    from synthfair.federated import TrainFiles, assign_users, train_table
+    from synthfair.federated import train_table
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
+    from synthfair.federated.training import TRAINING_FILES
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import LEDGER_ENDING, Ledger
     from synthfair.report.answer import run_sentence
@@ -159,29 +160,33 @@ def train(
         )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
     rule = {name: value for name, value in users.items() if value is not None} or {"clients": 2}
-    table_of_users = assign_users(rows, seed=method_config.seed, tests=tests, **rule)
 
     # The training, with a bar.
     if ledger is None:
         ledger = (
             output / f"{table}{LEDGER_ENDING}" if is_public else Ledger.for_table(Path(table)).path
         )
-    files = TrainFiles(output, ledger, force, insecure_noise_seed, again or is_public)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
-            table_of_users,
+            rows,
             table_schema,
             method_config,
-            files,
+            output,
+            ledger=ledger,
+            users=rule,
+            tests=tests,
             source=table,
             weights=read_weights(weights) if weights else None,
+            force=force,
+            again=again or is_public,
+            noise_seed=insecure_noise_seed,
             on_rounds=on_rounds,
         )
 
     # What came of it.
     if training.resumed_at:
         say(f"Continued at round {training.resumed_at} of an interrupted run.")
-    say(training_table(training, private=files.noise_seed is None))
+    say(training_table(training, private=insecure_noise_seed is None))
     say(evaluation_tables(evaluation))
     if training.model.converged is False:
         warn(method_config.unsettled)
@@ -191,6 +196,6 @@ def train(
     )
     conclude(
         run_sentence(output),
-        list(files.paths),
+        [output / name for name in TRAINING_FILES],
         command("report", output, "--output", output / "report.html"),
     )
