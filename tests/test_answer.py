@@ -22,7 +22,7 @@ from synthfair.report.answer import (
     sentence,
     verdict,
 )
-from synthfair.report.figures import answer_figure
+from synthfair.report.figures import answer_series
 from synthfair.report.page import write_report
 from synthfair.report.results import overviews, read_results
 
@@ -199,7 +199,7 @@ def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, f
     assert found.cost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
     assert "Without a penalty 0.20. Accuracy 0.85, 0.90 without" in found.sentence
     (overview,) = overviews(read_results([fair]))
-    (series,) = (one for one in answer_figure(found, overview).series if one.hollow)
+    (series,) = (one for one in answer_series(found, overview) if one.hollow)
     assert series.x == [Metric(0.2, 0.15, 0.25)]
     assert series.y == [Metric(0.9, 0.88, 0.92)]
     write_report(fair, tmp_path / "r.html")

@@ -249,8 +249,11 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     subject, why = _best(rivals, limit)
     first = subject.runs[0].metrics
     rest = [s for s in runs if s is not subject]
-    reference = next((s for s in rest if not s.asked.fairness and s.is_like(subject)), None)
-    plain = _plain(subject, reference, overview.gap) if subject.asked.fairness else None
+    plain = reference = None
+    if subject.asked.fairness:
+        likes = (s for s in rest if not s.asked.fairness and s.is_like(subject))
+        reference = next(likes, None)
+        plain = _plain(subject, reference, overview.gap)
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)

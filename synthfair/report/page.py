@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
     lead = answer(overview, max_gap)
     subject, run = lead.subject, lead.subject.runs[0].metrics
     gaps, limit = run.client_gaps.get(overview.gap, {}), subject.asked.client_limit
-    figure = figures.answer_figure(lead, overview)
+    series, gap = figures.answer_series(lead, overview), f"difference of {RATES_OF[overview.gap]}"
+    points = (zip(s.names or [s.name], s.y, s.x, strict=True) for s in series)
     return {
         "overview": overview,
         "answer": lead,
@@ -97,8 +99,8 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
         "side": VERDICTS[verdict(subject.gap_size, lead.limit)][1],
         "groups": compared_rates(run),
         "unfair": unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap),
-        "figure": figure,
-        "points": Table(("model", "accuracy", figure.x_label), figure.rows),
+        "series": series,
+        "points": Table(("model", "accuracy", gap), [*chain(*points)]),
         "table": Table.of(result_tables.overview_records(overview, lead.limit)),
     }
 
@@ -107,9 +109,13 @@ def _plots(leads: Sequence[dict[str, Any]], results: Sequence[Result]) -> dict[s
     """Return the figures as SVG text, by the names of their files; none without matplotlib."""
     if not figures.can_draw():
         return {}
-    canvases = {f"answer-{i}": lead["figure"].draw() for i, lead in enumerate(leads, 1)}
+    canvases = {}
+    for i, lead in enumerate(leads, 1):
+        gap = f"{lead['points'].columns[2]} (smaller is fairer)"
+        canvas = figures.draw(lead["series"], lead["answer"].limit, xlabel=gap, ylabel="accuracy")
+        canvases[f"answer-{i}"] = canvas
     for result in results:
-        canvases[f"{result.name}-groups"] = figures.group_figure(result.metrics).draw()
+        canvases[f"{result.name}-groups"] = figures.plot_groups(result.metrics)
         model = result.model
         if not model or model.hidden:
             continue
