@@ -14,7 +14,7 @@ from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
 from synthfair.metrics_file import METRICS
 from synthfair.report import figures, result_tables
-from synthfair.report.answer import RATES_OF, VERDICTS, answer, compared_rates
+from synthfair.report.answer import RATES_OF, SIDES, answer, compared_rates
 from synthfair.report.results import RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
@@ -73,7 +73,6 @@ def write_report(
         tables=result_tables,
         Table=Table,
         missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
-        verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=RATES_OF,
         as_text=as_text,
         few_rows=MIN_RATE_ROWS,
@@ -96,7 +95,7 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
         "overview": overview,
         "answer": lead,
         "more": rows_to_settle(subject.gap, lead.limit, run.n_test),
-        "side": VERDICTS[verdict(subject.gap_size, lead.limit)][1],
+        "side": SIDES.get(verdict(subject.gap_size, lead.limit)),
         "groups": compared_rates(run),
         "unfair": unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap),
         "series": series,

@@ -110,6 +110,17 @@ class Result(NamedTuple):
             n_tables = table.clients
         return settings | {"tables": (n_tables,)}
 
+    def identity(self, *keys: str) -> tuple[object, ...]:
+        """Return all that a run is, without its seeds and some settings."""
+        metrics, keys = self.metrics, (*keys, "seed")
+        settings = [value for key, value in self.settings.items() if key not in keys]
+        data: tuple[object, ...] = (metrics.table,)
+        if not (metrics.table and metrics.table.skew):  # else they differ between seeds
+            data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
+        train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
+        weights = metrics.weights.model_dump_json() if metrics.weights else None
+        return (metrics.method, *data, train, weights, *settings)
+
     @property
     def reads_groups(self) -> bool:
         """Return whether a decision takes the group: the model reads it, or decides by group."""
@@ -235,9 +246,8 @@ class Summary(NamedTuple):
 
     def is_like(self, other: Summary) -> bool:
         """Return whether nothing but the weight of the penalty and the seed may differ."""
-        return _identity(self.runs[0], "seed", *FAIRNESS_SETTINGS) == _identity(
-            other.runs[0], "seed", *FAIRNESS_SETTINGS
-        )
+        ours, theirs = (s.runs[0].identity(*FAIRNESS_SETTINGS) for s in (self, other))
+        return ours == theirs
 
 
 class Overview(NamedTuple):
@@ -271,7 +281,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     """Return runs of one schema and notion, by all that they are but for the seed."""
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
-        runs = groups.setdefault(_identity(result, "seed"), [])
+        runs = groups.setdefault(result.identity(), [])
         for twin in (run for run in runs if run.seeds == result.seeds):
             raise InputError(
                 f"{result.folder}: differs from {twin.folder} neither in settings nor in seed; over"
@@ -295,18 +305,6 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
 def mean_metric(metrics: Iterable[Metric]) -> Metric:
     """Return the mean of several runs' metrics; its interval is that of one run, not of a mean."""
     return Metric(*map(fmean, zip(*metrics, strict=True)))
-
-
-def _identity(result: Result, *keys: str) -> tuple[object, ...]:
-    """Return all that a run is, without some settings."""
-    metrics = result.metrics
-    settings = [value for key, value in result.settings.items() if key not in keys]
-    data: tuple[object, ...] = (metrics.table,)
-    if not (metrics.table and metrics.table.skew):  # else they differ between seeds
-        data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
-    train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
-    weights = metrics.weights.model_dump_json() if metrics.weights else None
-    return (metrics.method, *data, train, weights, *settings)
 
 
 def _words(values: tuple[object, ...]) -> str:
