@@ -18,6 +18,7 @@ from synthfair.report.answer import RATES_OF, SIDES, answer, compared_rates
 from synthfair.report.results import RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
+from synthfair.report.words import render
 
 
 def write_report(
@@ -43,8 +44,6 @@ def write_report(
         InputError: a folder has no results, a file exists and force is false, or two runs differ in
             nothing.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
@@ -57,14 +56,8 @@ def write_report(
     files = {folder / f"{name}.svg": svg for name, svg in plots.items()}
     inputs = [run / name for run in runs for name in RUN_FILES]
     require_free(path, *files, inputs=inputs, force=force)
-    environment = Environment(
-        loader=PackageLoader("synthfair.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text = environment.get_template("page.html.j2").render(
+    text = render(
+        "page.html.j2",
         leads=leads,
         results=results,
         max_gap=max_gap,
