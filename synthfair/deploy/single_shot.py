@@ -14,7 +14,7 @@ from synthfair.deploy.site_sums import answer_part
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.format import release_bytes, write_release
-from synthfair.release.settings import RELEASES, DistillConfig, SurrogateConfig
+from synthfair.release.settings import DistillConfig, SurrogateConfig, release_settings
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
@@ -57,11 +57,8 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
     Raises:
         ValueError: of no kind, an unknown key, or a value that is not allowed.
     """
-    kind = settings.get("release")
-    if not isinstance(kind, str) or kind not in RELEASES:
-        raise ValueError(f"release: must be {' or '.join(RELEASES)}")
     rest = {key: value for key, value in settings.items() if key != "release"}
-    return validated(RELEASES[kind], rest)
+    return validated(release_settings(settings.get("release")), rest)
 
 
 def answer_single_shot(request: Request) -> bytes:

@@ -447,7 +447,7 @@ class SiteTraining(AgreedTraining):
 
     def _with_labels(self, seed: bytes, users: Users) -> bytes:
         """Return a seed, and behind it the labels that ``two_phase`` learns with it, as bits."""
-        if not self.plan.teaches:
+        if not self.plan.reads("teacher_epochs"):
             return seed
         taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
         return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()

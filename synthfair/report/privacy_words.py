@@ -181,15 +181,9 @@ def disclosures(
         "At least as much as publishing a model trained on the real rows. No differential privacy"
         " is claimed; not anonymous."
     ]
-    by_group = config.group_input
-    if config.labels == "proportional":
-        subject = "pair of group and label" if by_group else "label"
-        lines.append(f"The share of each {subject} among the real rows.")
     if config.labels == "copy":
-        subject = "group and the label" if by_group else "label"
+        subject = "group and the label" if config.group_input else "label"
         lines.append(f"The {subject} of every real row, in order, and the number of real rows.")
     if config.start == "normal":
         lines.append("Traces of the mean and the variance of each real feature, where it started.")
-    if config.start == "real":
-        lines.append("Real rows: it started at them, and some may be unchanged or nearly so.")
     return tuple(lines)

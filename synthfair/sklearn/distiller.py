@@ -132,7 +132,7 @@ class Distiller(FairEstimator):
         (*real, weight), labels = self._read_arrays(table, y, sensitive_features, sample_weight)
         schema, rows, weight = self.schema_, Encoded(*real), weight if np.ptp(weight) else None
         with jax.enable_x64(True):
-            client = distill_table(
+            client: Any = distill_table(
                 rows, schema, config, weight=weight, penalty=self._own_penalty, source="X"
             )
         release, self.converged_ = client.release, client.converged
