@@ -26,7 +26,7 @@ import numpy as np
 import synthfair
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError
+from synthfair.errors import InputError, named
 from synthfair.fairness.intervals import MIN_RATE_ROWS
 from synthfair.fairness.penalties import (
     CovariancePenalty,
@@ -41,7 +41,7 @@ from synthfair.model import LinearModel, Rows
 from synthfair.release.format import MAX_CELLS, Release, fitted, name_of, read_release, require_fit
 from synthfair.release.keys import Keys
 from synthfair.release.settings import DistillConfig, SurrogateConfig
-from synthfair.server.settings import ServerConfig
+from synthfair.server.settings import FOR_SURROGATES, ServerConfig
 from synthfair.server.trust import MIN_TRUST, learn_weights
 from synthfair.settings import Notion, PenaltyName
 from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, Price, WeightedTable, ridge_of
@@ -188,14 +188,14 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
         if all(isinstance(release, str | PathLike) for release in releases):
             return read_releases(cast("Sequence[str]", releases), schema)
         releases = {f"client {i}": release for i, release in enumerate(releases)}
-    named = {name: getattr(release, "release", release) for name, release in releases.items()}
-    for name, release in named.items():
+    by_name = {name: getattr(release, "release", release) for name, release in releases.items()}
+    for name, release in by_name.items():
         if not isinstance(release, Release):
             raise InputError(f"releases: {name}: {type(release).__name__}; must be a release")
         if release.header.table_schema.to_json() != schema.to_json():  # the order counts, too
             require_fit(release, schema, name)
-            named[name] = fitted(release, schema)
-    return named
+            by_name[name] = fitted(release, schema)
+    return by_name
 
 
 def signer(release: Release, keys: Keys) -> str:
@@ -380,8 +380,9 @@ def _parts(releases: Mapping[str, Release]) -> dict[str, slice]:
 
 
 def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerConfig) -> Pool:
-    if given := ", ".join(config.surrogate_keys):
-        raise InputError(f"{given}: of fair releases that is the clients' choice; leave it out")
+    keys = config.model_fields_set - ({"penalty"} if config.searches else set())
+    if given := [name for name in FOR_SURROGATES if name in keys]:
+        raise InputError(f"{named(given)}: of fair releases that is the clients' choice")
     problems = {}
     for name, release in releases.items():
         wish = cast(DistillConfig, release.header.config)
@@ -414,7 +415,7 @@ def _pool_surrogates(
     records, s, y = concatenated(releases.values())
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    n_groups, notion, compared = len(schema.groups), config.notion, ()
+    notion, compared = config.notion, ()
     # Gaps by label are not of rows whose labels go with groups that are made up.
     by_label = notion != "statistical_parity" and custom is None
     unpaired = tuple(
@@ -426,21 +427,38 @@ def _pool_surrogates(
     for name, pairs in estimated.items():
         for group, label in pairs if by_label else ():
             known[parts[name]] &= (s[parts[name]] != group) | (y[parts[name]] != label)
-    by, left_out = compared_groupings(table, schema, config, known)
+    pooled = pool_table(table, schema, config, custom, known)
     if config.max_client_gap is not None:
         if custom is not None:
             raise InputError(f"{name_of(custom)}: max_client_gap takes a penalty of the settings")
         paired = {name: rows_of for name, rows_of in parts.items() if name not in unpaired}
-        compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
-    named = named_penalty(config, n_groups=n_groups, by=by)
+        groupings = pooled.by or (tuple(range(pooled.n_groups)),)
+        compared = _clients_with_rows(table, paired, config, groupings)
+    return pooled._replace(
+        parts=parts, compared=compared, capped=capped, max_rows=most, unpaired=unpaired,
+        estimated=estimated, is_known=None if known.all() else known,
+    )  # fmt: skip
+
+
+def pool_table(
+    table: WeightedTable,
+    schema: Schema,
+    config: ServerConfig,
+    penalty: Penalty | None = None,
+    known: np.ndarray | bool = True,
+) -> Pool:
+    """Return the pool of rows in one place, of which a penalty by label compares the known ones.
+
+    Raises InputError: groups cannot be compared, or there is nothing to learn.
+    """
+    n_groups = len(schema.groups)
+    by, left_out = compared_groupings(table, schema, config, known)
     n_read = n_groups if config.group_input else 1
     rows = table.rows(n_groups=n_read, intercept=config.intercept)
-    ridge = ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept)
-    return Pool(
-        rows, parts, name_of(LinearModel()), config, ridge, n_groups, custom or named, compared,
-        capped, most, by, left_out, unpaired=unpaired, estimated=estimated,
-        is_known=None if known.all() else known,
-    )  # fmt: skip
+    ridge = ridge_of(config.C, table.weight.sum(), rows.a.shape[1], intercept=config.intercept)
+    penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
+    model, parts = name_of(LinearModel()), {"rows": slice(None)}
+    return Pool(rows, parts, model, config, ridge, n_groups, penalty, by=by, left_out=left_out)
 
 
 def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, float], ...]]:
@@ -581,14 +599,6 @@ def _weights(
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
-NOTION_ROWS = {
-    "statistical_parity": "",
-    "equal_opportunity": " with the positive label",
-    "equalized_odds": " with the positive label or with the negative label",
-}
-"""The rows that a notion compares, in words."""
-
-
 def compared_groupings(
     table: WeightedTable, schema: Schema, config: ServerConfig, known: np.ndarray | bool = True
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
@@ -614,11 +624,10 @@ def compared_groupings(
         large = groups.with_rows(fewest, least)
         if len(large.names) < 2 and (config.searches or config.rho > 0):
             needed = "rows" if single else f"the {least} rows that a rate needs"
-            made_up = "; pairs of group and label are made up in some releases"
+            made_up = "" if np.all(known) else " (some releases make up pairs of group and label)"
             raise InputError(
-                f"groups by {name!r}: fewer than two have {needed}{NOTION_ROWS[notion]}; {notion}"
-                f" cannot compare them{made_up * (not np.all(known))}. A model without a penalty"
-                " (rho = 0) needs none of this",
+                f"groups by {name!r}: fewer than two have {needed}, of those that {notion} compares"
+                f"{made_up}. A model without a penalty (rho = 0) needs none of this",
                 "rho",
             )
         by.append(large.grouping)
@@ -631,25 +640,21 @@ def train_pool(
 ) -> tuple[TrainedModel, FrontierPoint | None]:
     """Return the model, and of surrogates its point of the frontier. See pool_and_train."""
     model = model or LinearModel()
-    if pooled.penalty is None and name_of(model) != pooled.model:
+    config, n_inputs, name = pooled.config, pooled.rows.a.shape[1], name_of(model)
+    if pooled.penalty is None and name != pooled.model:
         raise InputError(
-            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
-            f" {name_of(model)!r}; pass that model to pool_and_train in Python"
+            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not {name!r}; pass"
+            " that model to pool_and_train in Python"
         )
-    config, n_inputs = pooled.config, pooled.rows.a.shape[1]
     if model != LinearModel():
-        if getattr(model.init(n_inputs), "shape", None) != (n_inputs,):
+        is_vector = getattr(model.init(n_inputs), "shape", None) == (n_inputs,)
+        if not is_vector or getattr(type(model), "scores", None) is not LinearModel.scores:
             raise InputError(
-                f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an"
-                " input: only linear models are trained on pooled releases"
-            )
-        if getattr(type(model), "scores", None) is not LinearModel.scores:
-            raise InputError(
-                f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
-                " LinearModel does; another loss or Hessian is allowed"
+                f"{name}: only linear models are trained on pooled releases: params must be a"
+                f" vector of {n_inputs} numbers, and scores those of LinearModel, a'theta"
             )
         if config.max_client_gap is not None:
-            raise InputError(f"{name_of(model)}: max_client_gap takes the logistic loss")
+            raise InputError(f"{name}: max_client_gap takes the logistic loss")
     problem = pooled.problem(model)
     if config.searches:
         point = problem.meet(config.max_gap, config.max_client_gap)
@@ -658,7 +663,7 @@ def train_pool(
     if not np.isfinite(point.theta).all():
         remedy = "" if pooled.penalty is None else ": lower rho, or lower C"
         raise InputError(f"training on the pooled rows diverged{remedy}")
-    trained = trained_model(point, schema, config, loss=name_of(model))
+    trained = trained_model(point, schema, config, loss=name)
     return trained, point if pooled.penalty is not None else None
 
 
