@@ -1,0 +1,173 @@
+"""Wrong behaviour that a named test must notice: ``python -m pytest tests/mutants.py``.
+
+Each mutant puts a wrong function in the place of one of the package, everywhere where it is
+imported, and runs its test, which must fail. The file is not collected by itself.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+
+class Mutant(NamedTuple):
+    """A function ``room.module:name`` of the package, how it goes wrong, and the test that fails.
+
+    ``wrong`` takes the real function and returns the wrong one.
+    """
+
+    target: str
+    wrong: Callable[[Any], Any]
+    test: str
+
+
+def nothing(_real):
+    """A check that passes everything."""
+    return lambda *_, **__: None
+
+
+def always(value):
+    return lambda _real: lambda *_, **__: value
+
+
+def times(factor):
+    return lambda real: lambda *args, **more: factor * real(*args, **more)
+
+
+def first_as_it_is(_real):
+    """What should change its first argument returns it."""
+    return lambda value, *_, **__: value
+
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(target, wrong, f"tests/{test}")
+    for target, wrong, test in (
+        # Noise and its accounts
+        ("privacy.mechanism:sensitivity",
+         lambda real: lambda bound, _relation, **more: real(bound, "add_or_remove", **more),
+         "test_composition.py::test_a_guarantee_holds_and_its_noise_is_that_of_the_relation"),
+        ("privacy.mechanism:clip_rows", first_as_it_is,
+         "test_release_noise.py::test_rounding_counts_in_the_sensitivity"),
+        ("privacy.mechanism:rounded_norm", first_as_it_is,
+         "test_release_noise.py::test_rounding_counts_in_the_sensitivity"),
+        ("privacy.noise:discrete_gaussian",
+         lambda real: lambda variance, *args, **more: real(variance / 4, *args, **more),
+         "test_discrete.py::test_gaussian_has_its_distribution"),
+        ("privacy.noise:discrete_laplace",
+         lambda real: lambda scale, *args, **more: real(scale / 2, *args, **more),
+         "test_discrete.py::test_laplace_has_its_distribution"),
+        ("privacy.noise:exponential_choice",
+         lambda _real: lambda scores, *_, **__: int(np.argmax(scores)),
+         "test_discrete.py::test_choices_have_their_distribution"),
+        ("privacy.accounting:mu_of_choice", times(0.5),
+         "test_tree_choice.py::test_no_choice_of_the_range_costs_more"),
+        ("privacy.accounting:epsilon_of", times(0.9),
+         "test_accounting.py::test_a_budget_is_used_up_and_never_exceeded"),
+        ("privacy.accounting:delta_of", times(0.5),
+         "test_accounting.py::test_delta_is_the_closed_form_by_scipy"),
+        ("privacy.accounting:mu_for", times(1.1),
+         "test_accounting.py::test_a_budget_is_used_up_and_never_exceeded"),
+        ("privacy.accounting:common_noise", times(0.9),
+         "test_sampled.py::test_the_noise_of_sampled_sums_is_the_least"),
+        ("surrogate.sums:on_grid", first_as_it_is,
+         "test_release_noise.py::test_totals_beyond_64_bits_do_not_wrap"),
+        # What may leave, and what it is booked as
+        ("privacy.ledger:Ledger.require", nothing,
+         "test_ledger.py::test_a_limit_refuses_what_would_pass_it_and_books_nothing"),
+        ("privacy.ledger:Ledger.book", nothing,
+         "test_ledger.py::test_releases_add_up_as_independent_gaussians"),
+        ("task.limits:Limits.require", nothing,
+         "test_deploy_limits.py::test_no_job_exceeds_a_sites_limits"),
+        ("client.fair_task:check_copies", nothing,
+         "test_copies.py::test_each_copy_is_counted_wherever_it_is"),
+        ("client.fair_task:require_rows", nothing,
+         "test_client.py::test_tables_in_which_groups_cannot_be_compared"),
+        ("surrogate.tables:make_strata",
+         lambda real: lambda rows, k_min, *args, **more: real(rows, k_min - 1, *args, **more),
+         "test_strata.py::test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell"),
+        ("surrogate.records:tells", always(False),
+         "test_strata.py::test_where_a_column_tells_group_or_label_the_pair_is_left_out"),
+        ("federated.single_rows:require_alike", nothing,
+         "test_single_rows.py::test_a_line_of_the_curvature_is_the_record_of_who_alone_has_a_value"),
+        ("federated.engine:clip_report", first_as_it_is,
+         "test_engine.py::test_each_report_is_clipped_as_one_vector"),
+        ("federated.engine:add_noise", first_as_it_is,
+         "test_engine.py::test_noise_has_the_stated_standard_deviation"),
+        ("federated.engine:require_bounded", nothing,
+         "test_engine.py::test_protection_that_protects_nobody_is_refused"),
+        ("federated.users:held_out_rows",
+         lambda real: lambda *args, **more: np.zeros_like(real(*args, **more)),
+         "test_privfairfl.py::test_rows_that_are_held_out_are_counted_and_not_trained_on"),
+        # Who is believed
+        ("release.keys:is_signed", always(True),
+         "test_signature.py::test_a_wrong_signature_is_refused_without_keys_too"),
+        ("release.keys:require_signer", lambda _real: lambda _, keys, **__: next(iter(keys)),
+         "test_signature.py::test_unsigned_and_unknown_releases_are_refused_where_keys_are_given"),
+        ("release.format:_require_values", nothing,
+         "test_release.py::test_bad_releases_are_refused_with_the_reason"),
+        ("release.format:_require_columns", nothing,
+         "test_release.py::test_bad_releases_are_refused_with_the_reason"),
+        ("release.format:require_fit", nothing,
+         "test_release.py::test_bad_releases_are_refused_with_the_reason"),
+        ("server.review:refuse_influence", nothing,
+         "test_influence.py::test_a_release_that_reverses_the_others_is_an_outlier_alone"),
+        ("server.review:outlier_bound", times(0.5),
+         "test_influence.py::test_the_bound_is_the_one_that_is_documented"),
+        ("secure.aggregator:_verify", nothing,
+         "test_secure_protocol.py::TestOpening::test_a_sum_of_another_task"),
+        ("files:require_free", nothing,
+         "test_files.py::test_only_regular_files_are_replaced"),
+        # What is computed
+        ("distill.problem:implicit_vjp", times(-1),
+         "test_hypergradient.py::test_it_is_the_central_difference"),
+        ("distill.problem:implicit_vjp", times(2),
+         "test_hypergradient.py::test_it_is_the_central_difference"),
+        ("distill.problem:outer_excess", always(0.0),
+         "test_optimize.py::test_the_excess_estimates_how_far_the_optimum_is"),
+        ("fairness.metrics:statistical_parity_difference", times(-1),
+         "test_metrics.py::test_a_column_of_groups_and_objects_are_taken"),
+        ("surrogate.tables:james_stein", first_as_it_is,
+         "test_marginals.py::test_what_noise_explains_is_that_of_others_and_what_it_does_not_stays"),
+        ("postprocess.histogram:coins", lambda real: lambda _, ids: real("0" * 64, ids),
+         "test_decision.py::TestCoins::test_a_coin_is_the_first_53_bits_of_a_hash"),
+        ("postprocess.histogram:require_rows", nothing,
+         "test_thresholds.py::test_a_group_without_rows_that_are_compared_is_refused"),
+    )
+)  # fmt: skip
+
+
+@contextmanager
+def planted(mutant: Mutant):
+    """Replace the function by the wrong one, under all its names in all loaded modules."""
+    module, _, path = mutant.target.partition(":")
+    owner = importlib.import_module(f"synthfair.{module}")
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    real = vars(owner)[name]
+    wrong = mutant.wrong(real)
+
+    def replace(old, new):
+        for holder in [owner, *sys.modules.values()]:
+            for known, value in list(vars(holder).items()):
+                if value is old:
+                    setattr(holder, known, new)
+        jax.clear_caches()
+
+    replace(real, wrong)
+    try:
+        yield
+    finally:  # also in test modules that were imported meanwhile
+        replace(wrong, real)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.target}")
+def test_a_test_notices(mutant):
+    with planted(mutant):
+        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-m", "", mutant.test])
+    assert code == pytest.ExitCode.TESTS_FAILED
