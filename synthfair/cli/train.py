@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 
@@ -23,10 +22,6 @@ from synthfair.cli.parameters import (
 from synthfair.errors import InputError
 from synthfair.settings import load_settings
 
-if TYPE_CHECKING:
-    from synthfair.federated.method import TrainConfig
-
-
 Method = Literal[
     "fedavg", "fedsgd", "fpfl", "mmdm", "dp_sgd", "fair_sgd", "two_phase",
     "privfairfl_pre", "privfairfl_post", "refine",
@@ -34,28 +29,20 @@ Method = Literal[
 
 
 def command(argv: Sequence[str]) -> Callable[..., None]:
-    """Return the command with flags for settings; for help with a method, its settings alone."""
+    """Return the command with flags for settings, of which help shows those of one method."""
     is_help, word = bool({"-h", "--help"} & {*argv}), "--method"
     method = argv[argv.index(word) + 1] if word in argv[:-1] else None
     if is_help and method not in get_args(Method):
         return train
     from synthfair.federated.methods import METHODS
 
-    def flags(kind: type[TrainConfig], seen: Iterable[str] = ()) -> tuple[str, Any, list[str]]:
-        hidden = {"method", "start", *seen}
-        keys = [key for key in kind.model_fields if kind.reads(key) and key not in hidden]
-        return f"Settings of {method}" if method else "Settings", kind, keys
-
-    if is_help and method:
-
-        def page(**settings: Any) -> None:
-            del settings
-
-        page.__doc__ = (inspect.getdoc(METHODS[method]) or "").split("\n\n")[0]
-        return with_settings(flags(METHODS[method]))(page)
     groups: list[tuple[str, Any, list[str]]] = []
-    for kind in METHODS.values():
-        groups.append(flags(kind, [key for *_, keys in groups for key in keys]))
+    seen = {"method", "start"}
+    for name, kind in METHODS.items():
+        if not is_help or name == method:
+            keys = [key for key in kind.model_fields if kind.reads(key) and key not in seen]
+            groups.append((f"Settings of {name}", kind, keys))
+            seen |= {*keys}
 
     @with_settings(*groups)
     @wraps(train)
