@@ -181,7 +181,7 @@ def inspection_table(inspection: Inspection) -> Table:
         "format": f"{header.format}, written by synthfair {header.version}",
         "content": f"unaltered, sha256 {inspection.signature.sha256}",
         "signature": signature,
-        "schema": header.schema_hash + fits[inspection.fits],
+        "schema": header.table_schema.hash + fits[inspection.fits],
         "kind": header.kind,
         "rows": _shape(release),
         "pairs": counts,
