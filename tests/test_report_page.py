@@ -189,7 +189,7 @@ def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_
     assert write_report(runs, path) == [path]
     text = html.unescape(path.read_text())
     assert "<figure>" not in text
-    assert 'It has no figures: figures need matplotlib: pip install "synthfair[report]".' in text
+    assert "It has no figures: they need matplotlib; pip install 'synthfair[report]'." in text
 
 
 @pytest.mark.usefixtures("text_only")
