@@ -8,6 +8,7 @@ those of :mod:`synthfair.secure`.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.aggregator import NoisyTotal, PartialSum, open_sums
 from synthfair.secure.summands import AnySummand
-from synthfair.secure.task import SumTask, make_task
+from synthfair.secure.task import AggregatorKeys, SumTask, make_task, read_aggregator_folder
 from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Question, sha256
@@ -51,6 +52,18 @@ def job_label(
     draw = partial(secrets.token_bytes, LABEL_BYTES)
     label = compute_once(folder / "label", digest, draw, max_bytes=LABEL_BYTES)
     return label.hex(), folder
+
+
+def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, AggregatorKeys]:
+    """Return the public keys of those that a job names, in the order of their roles.
+
+    Raises:
+        InputError: one has none.
+    """
+    all_keys = read_aggregator_folder(folder) if folder and names else {}
+    if missing := sorted(set(names) - all_keys.keys()):
+        raise InputError(f"{folder}: no key of the aggregators {', '.join(missing)}")
+    return {name: keys for name, keys in all_keys.items() if name in names}
 
 
 def site_names(federation: JobSites) -> dict[str, str]:
