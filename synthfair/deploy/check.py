@@ -118,14 +118,8 @@ def _identity(kit: Kit) -> Iterator[str]:
 def _files(kit: Kit) -> Iterator[str]:
     """List where files are not those of a hardened kit of this party."""
     (server, port), party, project = kit.address, kit.party.name, kit.root.name
-    values = {
-        "KIT": str(kit.folder),
-        "PARTY": party,
-        "PROJECT": project,
-        "SERVER": server,
-        "PORT": port,
-    }
-    tree = description(kit.role, **values)
+    values = {"PARTY": party, "PROJECT": project, "SERVER": server, "PORT": port}
+    tree = description(kit.role, KIT=str(kit.folder), **values)
     for name in ("startup/", "local/"):
         yield from _folder_problems(kit.folder / name, tree[name])
 

@@ -351,12 +351,11 @@ def answer_train(request: Request) -> bytes:
     settings.pop("task", None)
     with refused_as("settings"):
         agreement = validated(Agreement, settings)
+        # What the site remembers is made of public knowledge, where it is not of the last round.
+        if party.training is None or party.training.agreement != agreement:
+            party.training = SiteTraining(agreement, party)
     if request.question.round >= agreement.config.rounds:
         raise RefusedError("rounds")
-    # What the site remembers is made of public knowledge, where it is not of the last round.
-    if party.training is None or party.training.agreement != agreement:
-        with refused_as("settings"):
-            party.training = SiteTraining(agreement, party)
     vectors = party.training.plan.protection.vectors
     sums = agreed_task(request) if vectors else None
     if sums and sums.what != vectors:  # the sum of a round is as the site plans it
