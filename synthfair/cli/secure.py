@@ -124,7 +124,7 @@ def plan(
                 "flags: --epsilon, --rows-per-client, --unit and --rows-per-user are of counts; a"
                 " surrogate's epsilon is in its settings, and its unit is one row"
             )
-        config: Any = load_release_config(surrogate, release="surrogate")[0]
+        config: Any = load_release_config(surrogate, release="surrogate")
         if config.relation != "add_or_remove":  # which every answer would refuse
             raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
         totals, release = read_opened(opened), output / "surrogate.parquet"
