@@ -203,7 +203,7 @@ def add(
         python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
             --most-epsilon 1 --output sum_0.json
 
-    Aggregators must have the files of the same clients: compare first what it shows without --output.
+    Aggregators must have the files of the same clients: compare what it shows without --output.
     Before any sum is published, publish the commitments to all of them, for open.
 
     Args:
