@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from synthfair.data.encode import Clipping, content_sha256, encode, in_content_order
 from synthfair.data.tables import read_table
 from synthfair.privacy.guarantee import Guarantee
@@ -114,11 +112,3 @@ class Task:
 def fingerprint(*parts: object) -> str:
     """Return the sha256 of texts: the fingerprint of rows, settings and the like."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
-
-
-def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
-    """Return the sha256 of the bytes of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
-    return digest.hexdigest()
