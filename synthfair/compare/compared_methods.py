@@ -23,7 +23,6 @@ from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
 from synthfair.federated.fedavg import safe_rate
-from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
 from synthfair.model import Rows
 from synthfair.release.format import Release, release_bytes
@@ -234,15 +233,15 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     near = surrogate(federation, config, **more)
-    model, sent = refine_model(
-        cast(TrainedModel, near.model),
-        _users(federation, config),
-        _penalty(federation, config),
-        rho=config.rho_o,
-        c=server_config(config).C,
-        exchanges=N_EXCHANGES,
+    start, c = cast(TrainedModel, near.model).theta, server_config(config).C
+    method = federated.Refine(
+        start=start, rounds=N_EXCHANGES, rho=config.rho_o, C=c, group_input=config.group_input
     )
-    cost = Cost(near.cost.users, 1 + N_EXCHANGES, near.cost.bytes_sent + sent)
+    rows = concatenated(federation.train)
+    data = federated.make_user_data(rows, federation.user, federation.schema, method)
+    method = method.plan(data).bound(gap=_penalty(federation, config))
+    model, _, cost, *_ = federated.train_rounds(data, method)
+    cost = Cost(cost.users, 1 + cost.rounds, near.cost.bytes_sent + cost.bytes_sent)
     return _fitted(model, federation, cost, near.target)._replace(seconds=near.seconds)
 
 
