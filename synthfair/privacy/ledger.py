@@ -49,8 +49,8 @@ MAX_LEDGER_BYTES = 500_000_000
 _TOLD = {
     "epsilon": "an exact answer undoes what the epsilon protects",
     "release": (
-        "two exact answers together tell of a row that only one has (two surrogates: its exact level"
-        " in about a third of the columns), and the counts that only one of them hides"
+        "two exact answers together tell of a row that only one has (two surrogates: its exact"
+        " level in about a third of the columns), and the counts that only one of them hides"
     ),
     "sums": "exact sums of two jobs together tell whole rows, those in which the jobs differ",
 }
