@@ -38,7 +38,7 @@ benchmarks.privacy."""
 
 def clipping_table(clipping: Clipping) -> Table | None:
     """Return the client's columns whose values were clipped; None without any. Private."""
-    columns = clipping.clipped(above=0.0)
+    columns = list(clipping.clipped().items())
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
         for name, c in columns[:MAX_SHOWN_COLUMNS]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from synthfair.data.encode import Clipping, content_sha256, encode, in_content_order
+from synthfair.data.encode import Clipping, content_sums, encode, in_content_order
 from synthfair.data.tables import read_table
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Purchase
@@ -61,7 +61,7 @@ def read_rows(site: Site, clipping: Clipping) -> ReadRows:
     """
     table, source = read_table(site.data, site.schema), str(site.data)
     rows = in_content_order(encode(table, site.schema, source=source, clipping=clipping))
-    return ReadRows(rows, content_sha256([rows]))
+    return ReadRows(rows, sha256_of((content_sums(rows),)))
 
 
 @dataclass(frozen=True)
