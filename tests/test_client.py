@@ -8,9 +8,11 @@ import numpy as np
 import optax
 import pytest
 from conftest import make_schema, make_table
+from small_problem import start_at_rows
 
 import synthfair as sf
-from synthfair.client import check_rows, distill_file
+from synthfair.client import distill_file
+from synthfair.client.fair_task import check_rows
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
@@ -62,9 +64,10 @@ def test_a_release_reads_back_and_is_booked(files, quick):
     assert [entry.what.output for entry in Ledger.for_table(data).records()] == [output.name]
 
 
-def test_a_release_of_real_rows_is_not_written(files):
+def test_a_release_of_real_rows_is_not_written(files, monkeypatch):
+    start_at_rows(monkeypatch)
     data, schema, output = files
-    config = DistillConfig(start="real", n_synthetic=24, steps=1, learning_rate=1e-9)
+    config = DistillConfig(n_synthetic=24, steps=1, learning_rate=1e-9)
     with pytest.raises(InputError, match="are copies of real rows"):
         distill_file(data, schema, output, config)
     assert not output.exists()

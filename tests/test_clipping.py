@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 from printed import plain_text
+from small_problem import start_at_rows
 
 import synthfair as sf
 from synthfair.cli import main
@@ -77,7 +78,7 @@ def test_the_most_clipped_come_first_and_names_are_no_markup():
     )
     text = plain_text(clipping_table(seen))
     assert "[red]0'" in text
-    assert "The 20 most clipped of 25." in text
+    assert "The first 20 of 25." in text
     assert len(real_rows_warnings(seen, SURROGATE)) == 20
 
 
@@ -176,12 +177,13 @@ def test_a_data_frame_within_its_bounds_makes_no_warning():
     sf.distill_table(TABLE, SCHEMA, SURROGATE)  # warnings are errors here
 
 
-def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys):
+def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys, monkeypatch):
+    start_at_rows(monkeypatch)
     twins = pd.concat([TABLE.assign(income=1e4, age=50, home="own")] * 2)  # equal rows are copies
     twins.to_csv(folder / "twins.csv", index=False)
     argv = ["client", "--data", str(folder / "twins.csv"), "--schema", str(folder / "schema.json")]
     config = folder / "settings.toml"
-    config.write_text("start = 'real'\nn_synthetic = 24\nsteps = 2\nlearning_rate = 1e-9")
+    config.write_text("n_synthetic = 24\nsteps = 2\nlearning_rate = 1e-9")
     argv += ["--output", str(folder / "out.parquet"), "--config", str(config)]
     code = main(argv)
     shown = capsys.readouterr()

@@ -113,10 +113,11 @@ def test_an_answer_is_the_counts_with_the_noise_of_its_epsilon(world):
 
 def test_intervals_hold_the_gaps_of_all_sites_rows(world, monkeypatch):
     """By the confidence, one seed in a million would not do; a gap of 0 is rejected."""
+    monkeypatch.setattr("synthfair.deploy.gap_job.GAP_CONFIDENCE", 1 - 1e-6)
     monkeypatch.setattr("os.urandom", seeded(0))
     tables = {name: make_table(ROWS, seed=i) for i, name in enumerate(NAMES)}
     first, second = group_rates(pooled_scores(make_model(), tables))
-    _, found = measure(world, channel_of(world), confidence=1 - 1e-6)
+    _, found = measure(world, channel_of(world))
     for gap, rate in zip(found["gaps"], ("true_positive_rate", "false_positive_rate"), strict=True):
         assert (gap["rate"], gap["first"], gap["second"]) == (rate, "a", "b")
         true = getattr(second, rate) - getattr(first, rate)

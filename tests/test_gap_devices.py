@@ -201,7 +201,7 @@ class TestCommands:
         flags = [str(tmp_path / "r.csv"), "--output", str(out)]
         assert main(["gap", "aggregate", str(path), *flags]) == 0
         said = capsys.readouterr().out
-        assert "the first 300 of 435: the JSON has all" in " ".join(said.split())
+        assert "The first 300 of 435." in " ".join(said.split())
         assert len(said.splitlines()) < 500
         assert len(json.loads(out.read_text())["gaps"]) == 435
 

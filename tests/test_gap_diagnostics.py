@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from local_clients import draw_clients
+from local_clients import draw_clients, estimated
 
 from benchmarks.gap.devices import collect
 from synthfair.cli import main
-from synthfair.measure.collection import make_collection, read_collection
-from synthfair.measure.estimate import diagnose_reports, tally
+from synthfair.measure.collection import read_collection
+from synthfair.measure.estimate import tally
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.privacy.noise import seeded
 
@@ -25,10 +25,6 @@ def reports_of(mechanism, *, seed=0, **clients):
     return collect(mechanism, *clients_of(seed=seed, **clients), seeded(seed))
 
 
-def public(mechanism):
-    return make_collection(("a", "b"), mechanism)
-
-
 @KINDS
 @pytest.mark.parametrize(
     ("shares", "means", "clients"),
@@ -40,14 +36,14 @@ def test_reports_that_fit_give_no_contradiction(kind, shares, means, clients):
         mechanism = kind(2, epsilon, epsilon)
         for seed in range(5):
             found = reports_of(mechanism, seed=seed, shares=shares, means=means, clients=clients)
-            assert diagnose_reports(found, public(mechanism)) == []
-            assert diagnose_reports(found, public(mechanism), shares) == []
+            assert estimated(found, mechanism).warnings == []
+            assert estimated(found, mechanism, shares=shares).warnings == []
 
 
 @KINDS
 def test_given_shares_that_are_wrong(kind):
     mechanism = kind(2, 1.0, 1.0)
-    found = diagnose_reports(reports_of(mechanism), public(mechanism), shares=(0.3, 0.7))
+    found = estimated(reports_of(mechanism), mechanism, shares=(0.3, 0.7)).warnings
     assert "a: the reports imply a share of 0.7" in found[0]
     assert "not the given one" in found[0]
 
@@ -56,12 +52,12 @@ def test_given_shares_that_are_wrong(kind):
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_reports_without_noise(kind, epsilon):
     group, value = clients_of(means=(1.0, -1.0))
-    assert diagnose_reports(tally(group, value, 2), public(kind(2, epsilon, epsilon)))
+    assert estimated(tally(group, value, 2), kind(2, epsilon, epsilon)).warnings
 
 
 def test_reports_of_the_other_mechanism():
     reports = reports_of(RandomizedValue(2, 1.0, 1.0))
-    (found,) = diagnose_reports(reports, public(LaplaceValue(2, 1.0, 1.0)))
+    (found,) = estimated(reports, LaplaceValue(2, 1.0, 1.0)).warnings
     assert found.startswith("values: the reports have a mean square of 1 in units of v, but")
 
 

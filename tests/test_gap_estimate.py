@@ -5,14 +5,14 @@ import math
 
 import numpy as np
 import pytest
-from local_clients import draw_clients
+from local_clients import draw_clients, estimated
 from scipy import stats
 
 from benchmarks.gap.devices import collect
 from benchmarks.gap.paper import largest_mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import plan as planning
-from synthfair.measure.estimate import Interval, Tally, estimate_gaps
+from synthfair.measure.estimate import Tally, estimate_means
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.plan import (
     best_split,
@@ -37,13 +37,13 @@ def drawn_tallies(m, clients, shares, means, repeats, *, seed=0):
     ]
     counts = np.random.default_rng(seed).multinomial(clients, kinds, size=repeats)
     for low, high in zip(counts[:, ::2].astype(float), counts[:, 1::2].astype(float), strict=True):
-        yield Tally(float(clients), low + high, high - low, low + high)
+        yield Tally(clients, low + high, high - low, low + high)
 
 
 def missed(tallies, m, true, confidence):
     """In how many the interval of the first gap does not contain the true one."""
-    gaps = [estimate_gaps(one, m, confidence=confidence).gaps[0] for one in tallies]
-    return sum(not gap.interval.low <= true <= gap.interval.high for gap in gaps)
+    gaps = [estimated(one, m, confidence=confidence).gaps[0] for one in tallies]
+    return sum(not gap.low <= true <= gap.high for gap in gaps)
 
 
 def chance(missed, n, confidence, alternative="two-sided"):
@@ -101,8 +101,8 @@ def test_intervals_cover_at_the_end_of_the_range_in_all_cases(means, epsilon, co
 
 def mean_chance(m, tallies, mean, confidence, n):
     """Of the second group, by the intervals of the means."""
-    ends = np.array([estimate_gaps(one, m, confidence=confidence).intervals[1] for one in tallies])
-    wrong = np.sum((ends[:, 0] > mean) | (ends[:, 1] < mean))
+    groups = [estimated(one, m, confidence=confidence).groups[1] for one in tallies]
+    wrong = sum(not group.low <= mean <= group.high for group in groups)
     return chance(wrong, n, confidence, "greater")
 
 
@@ -152,8 +152,8 @@ def test_the_reports_own_variance_would_be_caught():
     """The planted error: normal intervals with the variance that the reports happen to have."""
     m, n, wrong = best_split("randomized", 2, 10.0), 400, 0
     for one in drawn_tallies(m, 20_000, (0.99, 0.01), (0.8, 1.0), n):
-        gap = estimate_gaps(one, m).gaps[0]
-        wrong += abs(gap.value - 0.2) > 1.96 * gap.error
+        means = estimate_means(one, m)
+        wrong += abs(np.diff(means.values)[0] - 0.2) > 1.96 * means.gap_variance(0, 1) ** 0.5
     assert chance(wrong, n, 0.95, "greater") < ALARM
 
 
@@ -162,34 +162,35 @@ def test_the_sizes_uncertainty_is_needed(taken_for_known):
     """The planted error: estimated sizes taken for known ones. It covers too rarely."""
     m, n, wrong = RandomizedValue(2, 1.0, 1.0), 400, 0
     for one in drawn_tallies(m, 1_000_000, (0.99, 0.01), (-0.9, 0.9), n):
-        shares = estimate_gaps(one, m).shares.tolist() if taken_for_known else None
-        gap = estimate_gaps(one, m, shares=shares).gaps[0]
-        wrong += not gap.interval.low <= 1.8 <= gap.interval.high
+        shares = estimate_means(one, m).shares.tolist() if taken_for_known else None
+        gap = estimated(one, m, shares=shares).gaps[0]
+        wrong += not gap.low <= 1.8 <= gap.high
     assert (chance(wrong, n, 0.95, "greater") < ALARM) == taken_for_known
 
 
 def test_known_shares_away_from_the_ends_give_the_normal_interval():
     m, shares = RandomizedValue(2, 1.0, 1.0), (0.6, 0.4)
     (one,) = drawn_tallies(m, 10**7, shares, (0.3, -0.2), 1)
-    gap = estimate_gaps(one, m, confidence=0.95, shares=shares).gaps[0]
-    normal = gap.value - 1.96 * gap.error, gap.value + 1.96 * gap.error
-    assert gap.interval == pytest.approx(normal, abs=0.01 * gap.error)
-    assert abs(gap.value + 0.5) < 4.5 * gap.error
+    gap = estimated(one, m, confidence=0.95, shares=shares).gaps[0]
+    error = estimate_means(one, m, shares).gap_variance(0, 1) ** 0.5
+    normal = gap.value - 1.96 * error, gap.value + 1.96 * error
+    assert (gap.low, gap.high) == pytest.approx(normal, abs=0.01 * error)
+    assert abs(gap.value + 0.5) < 4.5 * error
 
 
 def test_a_group_too_small_to_size_is_left_open_and_still_covered():
     m, n = RandomizedValue(2, 1.0, 1.0), 400
     tallies = list(drawn_tallies(m, 20_000, (0.99, 0.01), (0.8, 0.3), n))
     assert missed(tallies, m, -0.5, 0.95) <= stats.binom(n, 0.05).ppf(1 - ALARM)
-    gaps = [estimate_gaps(one, m).gaps[0] for one in tallies]
-    assert any(gap.interval == Interval(-2.0, 2.0) for gap in gaps)
+    gaps = [estimated(one, m).gaps[0] for one in tallies]
+    assert any((gap.low, gap.high) == (-2.0, 2.0) for gap in gaps)
 
 
 def test_predicted_deviation_is_that_of_simulations():
     """At 4.5 standard errors of a variance, for three gaps: one false alarm in 50,000."""
     m, shares, means, n = RandomizedValue(3, 1.0, 1.0), (0.5, 0.3, 0.2), (0.5, -0.5, 0.9), 1000
     tallies = drawn_tallies(m, 300_000, shares, means, n)
-    gaps = np.array([[gap.value for gap in estimate_gaps(one, m).gaps] for one in tallies])
+    gaps = np.array([[gap.value for gap in estimated(one, m).gaps] for one in tallies])
     for values, pair in zip(gaps.T, itertools.combinations(range(3), 2), strict=True):
         two = (np.array(part)[list(pair)] for part in (shares, means))
         expected = gap_variance(m, 300_000, *two)
@@ -203,14 +204,14 @@ def test_the_hardest_means_are_the_hardest():
         m = RandomizedValue(3, *rng.uniform(0.2, 3, 2))
         means = rng.uniform(-1, 1, 3)
         squares = rng.uniform(means**2, 1)
-        some = gap_variance(m, 1.0, shares[:2], means[:2], squares[:2])
-        assert some <= largest_variance(m, shares[:2], 1.0) * (1 + 1e-9)
+        some = gap_variance(m, 1, shares[:2], means[:2], squares[:2])
+        assert some <= largest_variance(m, shares[:2], 1) * (1 + 1e-9)
 
 
 def test_the_hardest_means_are_found_on_edges():
     """One mean at the end of its range, and the other in between: no corner would do."""
     m, shares = RandomizedValue(3, 1.1838, 4.4922), np.array([0.2436, 0.7505])
-    found = {tuple(v): gap_variance(m, 1.0, shares, v) for v in hardest_means(m, shares)}
+    found = {tuple(v): gap_variance(m, 1, shares, v) for v in hardest_means(m, shares)}
     hardest = max(found, key=lambda means: found[means])
     assert 0 < min(map(abs, hardest)) < 1
 
@@ -218,9 +219,9 @@ def test_the_hardest_means_are_found_on_edges():
 def test_every_two_groups_are_compared_and_add_up():
     m = RandomizedValue(4, 2.0, 2.0)
     (one,) = drawn_tallies(m, 10**6, (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), 1)
-    gaps = {gap.groups: gap.value for gap in estimate_gaps(one, m).gaps}
-    assert list(gaps) == list(itertools.combinations(range(4), 2))
-    assert gaps[0, 1] + gaps[1, 3] == pytest.approx(gaps[0, 3])
+    gaps = {gap.first + gap.second: gap.value for gap in estimated(one, m).gaps}
+    assert list(gaps) == list(map("".join, itertools.combinations("abcd", 2)))
+    assert gaps["ab"] + gaps["bd"] == pytest.approx(gaps["ad"])
 
 
 def test_intervals_are_narrower_than_those_of_chebyshev():
@@ -228,8 +229,8 @@ def test_intervals_are_narrower_than_those_of_chebyshev():
     m = RandomizedValue(2, 1.0, 1.0)
     variance = largest_mean_variance(m, np.full(2, 5e5), 1e6).sum()
     for one in drawn_tallies(m, 10**6, (0.5, 0.5), (0.1, 0.2), 20):
-        low, high = estimate_gaps(one, m).gaps[0].interval
-        assert high - low < math.sqrt(variance / 0.05)
+        gap = estimated(one, m).gaps[0]
+        assert gap.high - gap.low < math.sqrt(variance / 0.05)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_impossible_requests_are_refused(options, said):
     m = RandomizedValue(2, 1.0, 1.0)
     (one,) = drawn_tallies(m, 1000, (0.5, 0.5), (0.1, 0.2), 1)
     with pytest.raises(InputError, match=said):
-        estimate_gaps(one, m, **options)
+        estimated(one, m, **options)
 
 
 class TestPlan:
@@ -254,8 +255,8 @@ class TestPlan:
         widths = []
         for means in ((0.0, 0.0), (1.0, -1.0), (0.9, 0.8)):
             (one,) = drawn_tallies(plan.mechanism, plan.clients, (0.7, 0.3), means, 1)
-            gap = estimate_gaps(one, plan.mechanism).gaps[0]
-            widths.append(max(gap.interval.high - gap.value, gap.value - gap.interval.low))
+            gap = estimated(one, plan.mechanism).gaps[0]
+            widths.append(max(gap.high - gap.value, gap.value - gap.low))
         assert max(widths) == pytest.approx(0.1, rel=0.05)
 
     def test_those_without_a_value_are_not_compared(self):
@@ -314,6 +315,6 @@ class TestPlan:
         widths = []
         for means in ((0, 0.3, 0), (1, 0.3, -1), (1, 0.3, 1), (1, 0.3, 0), (0, 0.3, 1)):
             (one,) = drawn_tallies(plan.mechanism, 10**6, (0.1, 0.6, 0.3), means, 1)
-            gap = estimate_gaps(one, plan.mechanism).gaps[1]
-            widths.append(max(gap.interval.high - gap.value, gap.value - gap.interval.low))
+            gap = estimated(one, plan.mechanism).gaps[1]
+            widths.append(max(gap.high - gap.value, gap.value - gap.low))
         assert max(widths) == pytest.approx(plan.precision, rel=0.05)

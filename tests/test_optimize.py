@@ -15,7 +15,6 @@ from synthfair.distill import problem as outer
 from synthfair.distill import solvers
 from synthfair.distill.problem import make_problem, outer_excess
 from synthfair.distill.solvers import Cholesky, ConjugateGradient, Lbfgs, choose_method
-from synthfair.errors import InputError
 from synthfair.release.settings import DistillConfig
 
 SHORT = DistillConfig(steps=30)
@@ -134,11 +133,6 @@ def test_the_excess_counts_the_synthetic_penalty_and_is_no_more_than_p():
     end, _ = run(problem, SHORT)
     whole = float(problem.objective(problem.first_theta))
     assert 0 < outer_excess(problem, end.best) <= end.best.record.objective / whole
-
-
-def test_optimizers_that_need_more_than_a_gradient_are_refused(problem):
-    with pytest.raises(InputError, match="optimizer: cannot be used with"):
-        choose_method(problem, SHORT, optimizer=optax.lbfgs())
 
 
 def test_an_optimizer_may_ask_for_the_objective(problem):

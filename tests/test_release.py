@@ -96,12 +96,9 @@ def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
     ("settings", "word"),
     [
         ({}, "not anonymous"),
-        ({"labels": "proportional"}, "share"),
         ({"labels": "copy"}, "group and the label of every real row"),
         ({"labels": "copy", "group_input": False}, "The label of every real row"),
-        ({"labels": "proportional", "group_input": False}, "share of each label among"),
         ({"start": "normal"}, "mean"),
-        ({"start": "real"}, "Real rows"),
     ],
 )
 def test_a_header_says_what_is_disclosed(settings, word):

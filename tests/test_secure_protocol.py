@@ -152,12 +152,12 @@ class TestUploads:
         with pytest.raises(InputError, match="a second upload"):
             receive(group.task, group.secrets[0], [first, second])
 
-    @pytest.mark.parametrize("content", [b"", b"{}", b"synthfair-upload/1\0", b"\xff" * 10**6])
+    @pytest.mark.parametrize("content", [b"", b"{}", b"synthfair-upload/1\0"])
     def test_hostile_files(self, tmp_path, group, content):
         assert "not an upload of this task" in refused(group, tmp_path, content)
         upload = make_uploads(group.task, ONE, group.keys[0])[0]
         assert "bytes" in refused(group, tmp_path, upload[:-1])
-        assert "or more" in refused(group, tmp_path, upload + b"\0" * 10)
+        assert "larger than" in refused(group, tmp_path, upload + b"\0" * 10)
 
     def test_folders_and_missing_files(self, tmp_path, group):
         for path in (tmp_path, tmp_path / "none"):

@@ -110,7 +110,7 @@ def test_of_many_the_furthest_are_shown():
     moved = Influence(0.0, 0.0, float("nan"), outlier=False)
     many = {f"c{i}": moved._replace(scores=i / 10, outlier=i > 30) for i in range(40)}
     text = plain_text(influence_table(Influences(many, 3.0)))
-    assert f"The {MAX_SHOWN_RELEASES} furthest of 40." in " ".join(text.split())
+    assert f"The first {MAX_SHOWN_RELEASES} of 40." in " ".join(text.split())
     assert "c39" in text
     assert "c19 " not in text
     assert "undefined" in text

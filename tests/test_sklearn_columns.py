@@ -1,5 +1,6 @@
 """What the estimators read from tables of all dtypes, and how they refuse; nothing is trained."""
 
+import re
 import warnings
 
 import numpy as np
@@ -32,13 +33,15 @@ def frame(values, **others):
 
 
 def read(x, y=Y, s=S, weight=None, **settings):
-    return FairLogisticRegression(rho=0, **settings)._read_arrays(x, y, s, weight)
+    """The estimator that has read rows, these rows, and the labels of y = -1 and of y = +1."""
+    model = FairLogisticRegression(rho=0, **settings)
+    return model, *model._read_arrays(x, y, s, weight)
 
 
 def in_units(x, **settings):
     """Names and values of what a model of X reads of X: by fit, and again by predict."""
-    model = FairLogisticRegression(rho=0, **settings)
-    schema = model._read_arrays(x, Y, S).schema
+    model, *_ = read(x, **settings)
+    schema = model.schema_
     values = to_units(encoded(model._read_table(x, reset=False)[0], schema), schema)
     return dict(zip(schema.encoded_names, values.T.tolist(), strict=True))
 
@@ -67,7 +70,8 @@ def test_booleans_are_two_categories(values):
 
 def test_fit_and_predict_may_have_booleans_of_two_dtypes():
     model = FairLogisticRegression(rho=0)
-    schema = model._read_arrays(frame(column(True, False)), Y, S).schema
+    model._read_arrays(frame(column(True, False)), Y, S)
+    schema = model.schema_
     for dtype in ("category", "boolean", object, float):
         table, _ = model._read_table(frame(column(True, False).astype(dtype)), reset=False)
         assert encoded(table, schema)[:, 0].tolist() == HALF
@@ -144,14 +148,14 @@ def test_tables_are_refused_in_words_of_the_user(x, complaint):
         ({"categories": ["home"]}, "categories: .'home'.; must be lists of values by column"),
         (
             {"bounds": {"income": (0, None)}},
-            r"bounds: column 'income': \(0, None\); must be a pair",
+            "column 'income': upper: .* a finite number; got nan",
         ),
         (
             {"bounds": {"income": (0, np.inf)}},
             "column 'income': upper: .* a finite number; got inf",
         ),
         ({"bounds": {"income": 5}}, "bounds: column 'income': 5; must be a pair"),
-        ({"bounds": 5}, "bounds: must be a pair"),
+        ({"bounds": 5}, "bounds: 5; must be a pair"),
     ],
 )
 def test_settings_are_refused_in_words_of_the_user(settings, complaint):
@@ -184,8 +188,9 @@ def test_a_continuous_sensitive_feature_is_refused(name):
         read(x, y, age)
     with pytest.raises(InputError, match="90 different values in 90 rows; .* bin numbers"):
         read(x[:90], y[:90], age[:90])
-    assert len(read(x, y, pd.cut(age, 3)).groups) == 3
-    assert len(read(x, y, np.arange(n) % MAX_FEATURE_GROUPS).groups) == MAX_FEATURE_GROUPS
+    assert len(read(x, y, pd.cut(age, 3))[0].groups_) == 3
+    model, *_ = read(x, y, np.arange(n) % MAX_FEATURE_GROUPS)
+    assert len(model.groups_) == MAX_FEATURE_GROUPS
 
 
 @pytest.mark.parametrize(
@@ -193,9 +198,9 @@ def test_a_continuous_sensitive_feature_is_refused(name):
 )
 def test_labels_and_groups_of_all_dtypes(dtype):
     values = column(False, True) if "b" in str(dtype) else column(0, 1)
-    found = read(frame(1.0), values.astype(dtype), values.astype(dtype))
-    assert found.labels.tolist() == found.groups.tolist() == values.tolist()[:2]
-    assert found.rows.y.tolist() == [-1.0, 1.0] * (N // 2)
+    model, rows, labels = read(frame(1.0), values.astype(dtype), values.astype(dtype))
+    assert labels.tolist() == model.groups_.tolist() == values.tolist()[:2]
+    assert rows.y.tolist() == [-1.0, 1.0] * (N // 2)
 
 
 @pytest.mark.parametrize("argument", ["y", "s", "weight"])
@@ -205,9 +210,9 @@ def test_an_index_that_is_not_that_of_x_is_warned_of_and_rows_go_by_position(arg
     values = {"y": Y, "s": S, "weight": np.arange(1.0, N + 1)}
     given = values | {argument: pd.Series(values[argument], index=index)}
     with pytest.warns(UserWarning, match=f"^{name}: its index .* by position.*{name}.loc.X.index"):
-        rows, weight, *_ = read(frame(1.0), **given)
-    same, same_weight, *_ = read(frame(1.0), **values)
-    for field, wanted in zip([*rows, weight], [*same, same_weight], strict=True):
+        _, rows, _ = read(frame(1.0), **given)
+    _, same, _ = read(frame(1.0), **values)
+    for field, wanted in zip(rows, same, strict=True):
         np.testing.assert_array_equal(field, wanted)
 
 
@@ -244,7 +249,7 @@ def test_clipped_values_are_warned_of_without_a_schema():
 
 def test_the_encoder_wants_the_columns_of_fit():
     table = frame(1.0, it=INCOME)
-    encoder = encoder_of(table, read(table).schema)
+    encoder = encoder_of(table, read(table)[0].schema_)
     assert encoder.transform(table.iloc[:, ::-1]).shape == (N, 3)
     with pytest.raises(InputError, match="X: column 'home' is missing"):
         encoder.transform(table.drop(columns="home"))
@@ -262,6 +267,7 @@ def test_the_encoder_wants_the_columns_of_fit():
 )
 def test_what_is_learned_from_the_rows_is_what_no_argument_says(bounds, learned):
     """A column with bounds of its own is numbers, though these are written as text."""
-    found = read(frame(column("1", "2", "3"), sure=column(True, False)), bounds=bounds)
-    assert found.learned == learned
-    assert hasattr(found.schema.columns["it"], "lower") == ("it" not in learned)
+    distiller = Distiller(bounds=bounds)
+    with pytest.warns(UserWarning, match=re.escape(f"X: columns {learned}: bounds or categories")):
+        distiller._read_arrays(frame(column("1", "2", "3"), sure=column(True, False)), Y, S)
+    assert hasattr(distiller.schema_.columns["it"], "lower") == ("it" not in learned)

@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from hypothesis import given
-from hypothesis import strategies as st
 
 from synthfair.data.encode import encode
 from synthfair.distill.problem import choose_start
@@ -13,9 +11,8 @@ REAL = encode(make_table(), make_schema())
 
 
 def start(real=REAL, **settings):
-    counts = np.bincount(2 * real.s + (real.y > 0), minlength=4).reshape(2, 2)
     config = DistillConfig(**{"group_input": True} | settings)
-    return choose_start(config, counts, real)
+    return choose_start(config, real, n_groups=2)
 
 
 def counts(s, y):
@@ -31,24 +28,14 @@ def test_default_is_200_of_each_pair():
     assert set(counts(*start()[1:]).values()) == {200}
 
 
-@given(n=st.integers(4, 300))
-def test_proportional_is_within_two_rows_of_the_real_shares(n):
-    chosen = start(n_synthetic=n, labels="proportional")
-    assert len(chosen.y) == n
-    real = counts(REAL.s, REAL.y)
-    for pair, count in counts(chosen.s, chosen.y).items():
-        assert count >= 1
-        assert abs(count - n * real[pair] / len(REAL.y)) <= 2
-
-
 def test_copy_takes_the_real_groups_and_labels():
     chosen = start(labels="copy")
     np.testing.assert_array_equal(chosen.s, REAL.s)
     np.testing.assert_array_equal(chosen.y, REAL.y)
 
 
-@pytest.mark.parametrize("labels", ["balanced", "proportional", "copy"])
-@pytest.mark.parametrize("where", ["middle", "real"])
+@pytest.mark.parametrize("labels", ["balanced", "copy"])
+@pytest.mark.parametrize("where", ["middle", "normal"])
 def test_without_groups_as_inputs_the_start_does_not_depend_on_them(labels, where):
     """Not even the order of labels does; as many rows as with them, half of each label."""
     settings = {"labels": labels, "start": where, "group_input": False}
@@ -78,28 +65,10 @@ def test_normal_start_has_the_real_mean_and_spread():
     np.testing.assert_allclose(x.std(axis=0), REAL.x.std(axis=0), rtol=0.03)
 
 
-def test_real_start_takes_rows_of_the_same_group_and_label():
-    chosen = start(n_synthetic=20, start="real")
-    rows = {
-        (*x, s, y)
-        for x, s, y in zip(REAL.x.tolist(), REAL.s, REAL.y, strict=True)
-        for x in [tuple(x)]
-    }
-    assert all(
-        (*x, s, y) in rows for x, s, y in zip(chosen.x.tolist(), chosen.s, chosen.y, strict=True)
-    )
-    assert len(np.unique(chosen.x, axis=0)) == 20
-
-
-def test_real_start_with_copied_labels_is_the_table():
-    np.testing.assert_array_equal(start(labels="copy", start="real").x, REAL.x)
-
-
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
         ({"n_synthetic": 42}, "n_synthetic = 42.*multiple of 4"),
-        ({"n_synthetic": 3, "labels": "proportional"}, "n_synthetic = 3.*at least 4"),
         ({"n_synthetic": 41, "group_input": False}, "n_synthetic = 41.*of 2, the number of labels"),
         (
             {"n_synthetic": 8, "labels": "copy"},
@@ -110,9 +79,3 @@ def test_real_start_with_copied_labels_is_the_table():
 def test_sizes_that_do_not_split(settings, complaint):
     with pytest.raises(InputError, match=complaint):
         start(**settings)
-
-
-def test_real_start_without_a_real_row_of_a_pair():
-    lonely = REAL._replace(y=np.where(REAL.s == 1, 1.0, REAL.y))
-    with pytest.raises(InputError, match="no real row has group 1 and label -1"):
-        start(real=lonely, n_synthetic=8, start="real")

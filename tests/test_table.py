@@ -69,7 +69,7 @@ def overview():
               "converged": "NO"}  # fmt: skip
     summary = Fake(
         method="two-phase; clip = several", setting="gap at most 0.0125",
-        accuracy=METRIC, accuracy_spread=0.0123, gap=METRIC, gap_spread=0.0456, runs=[1, 2],
+        metrics=lambda name: [METRIC, METRIC], runs=[1, 2],
         effort=effort,
     )  # fmt: skip
     return Fake(gap="equal_opportunity_difference", summaries=[summary] * 3)

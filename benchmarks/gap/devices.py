@@ -13,6 +13,7 @@ from benchmarks.harness import Experiment
 from benchmarks.showing import page_of
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored
+from synthfair.measure.aggregate import ReportSums
 from synthfair.measure.collection import NO_RATE, NO_VALUE, make_collection, rate_of
 from synthfair.measure.collection import RATE_LABELS as LABELS
 from synthfair.measure.estimate import Tally, estimate_gaps, tally
@@ -28,7 +29,7 @@ def collect(
     mechanism: LocalMechanism, group: np.ndarray, value: np.ndarray, source: RandomBytes
 ) -> Tally:
     """Return the tally of reports of clients with groups [N] and values [N], some at a time."""
-    total = Tally(0.0, *np.zeros((3, mechanism.groups)))
+    total = Tally(0, *np.zeros((3, mechanism.groups)))
     for start in range(0, len(group), CHUNK):
         part = slice(start, start + CHUNK)
         reported, noisy = mechanism.perturb(group[part], value[part], source)
@@ -107,15 +108,15 @@ def measure_rates(
         has_rate = ~np.isnan(rate)
         value = collection.scaled(np.where(has_rate, rate, NO_RATE))
         reports = collect(mechanism, np.where(has_rate, group, len(groups)), value, source)
-        gap = estimate_gaps(reports, mechanism).gaps[0]
+        gap = estimate_gaps(ReportSums(reports), collection).gaps[0]
         # What only a simulation knows: means of the rates over devices, and rates over all rows.
         true = [rate[has_rate & (group == i)].mean() for i in (0, 1)]
         pooled = [rows.selected[(rows.y == label) & (rows.s == i)].mean() for i in (0, 1)]
         found[name] = DeviceValues(
             f"{groups[1]} - {groups[0]}",
-            measured=collection.unit * gap.value,
-            low=collection.unit * gap.interval.low,
-            high=collection.unit * gap.interval.high,
+            measured=gap.value,
+            low=gap.low,
+            high=gap.high,
             true=float(true[1] - true[0]),
             pooled=float(pooled[1] - pooled[0]),
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from benchmarks.harness import Experiment
 from benchmarks.runs import Runs
 from benchmarks.showing import as_svg, page, panels, published
 from synthfair.data.datasets import DATA_VARIABLE
-from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.estimate import estimate_means, gap_interval, limits_of_means
 from synthfair.measure.mechanisms import (
     MAX_BUDGET,
     Kind,
@@ -258,16 +259,16 @@ def run_errors(setting: ErrorSetting, seed: int, *, smoke: bool) -> ErrorValues:
     true = float(np.diff(np.bincount(group, weights=value) / sizes)[0])
     source = seeded(1000 * seed + round(100 * setting.epsilon))
     tally = collect(mechanism, group, value, source)
-    known, unknown = (
-        estimate_gaps(tally, mechanism, confidence=0.99, shares=shares).gaps[0]
-        for shares in ((sizes / len(group)).tolist(), None)
-    )
+    known = estimate_means(tally, mechanism, (sizes / len(group)).tolist())
+    unknown = estimate_means(tally, mechanism)
+    limits = limits_of_means(tally, mechanism, unknown, NormalDist().inv_cdf(0.995))
+    low, high = gap_interval(0, 1, unknown, limits)
     squares = np.bincount(group, weights=value**2) / sizes
     variance = mean_variance(mechanism, sizes, len(group), squares).sum()
     return ErrorValues(
-        UNIT * abs(known.value - true),
-        UNIT * abs(unknown.value - true),
-        UNIT * (unknown.interval.high - unknown.interval.low) / 2,
+        UNIT * abs(float(np.diff(known.values)[0]) - true),
+        UNIT * abs(float(np.diff(unknown.values)[0]) - true),
+        UNIT * (high - low) / 2,
         math.sqrt(2 / math.pi) * UNIT * math.sqrt(variance),
     )
 

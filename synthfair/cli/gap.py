@@ -226,7 +226,7 @@ def aggregate(
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
     from synthfair.measure.estimate import require_confidence, require_shares
-    from synthfair.measure.gaps_file import gaps_of_reports, write_gaps
+    from synthfair.measure.gaps_file import write_gaps
     from synthfair.report.result_tables import estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
@@ -239,13 +239,9 @@ def aggregate(
         require_shares(shares, len(public.groups))
     sums = measure.aggregate_reports(sources, public, None if no_ids else measure.SeenIds())
     warn(*rejected_warnings(sums, public))
-    estimate = measure.estimate_gaps(
-        sums.tally, public.make_mechanism(), confidence=confidence, shares=shares or None
-    )
-    contradictions = measure.diagnose_reports(sums.tally, public, shares or None)
-    for line in contradictions:
+    document = measure.estimate_gaps(sums, public, confidence=confidence, shares=shares or None)
+    for line in document.warnings:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
-    document = gaps_of_reports(estimate, sums, public, contradictions)
     if output:
         write_gaps(document, output)
     say(estimate_tables(document))

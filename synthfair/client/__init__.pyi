@@ -1,4 +1,4 @@
-from .fair_task import Distillation, check_rows
+from .fair_task import Distillation
 from .from_table import distill_table
 from .page import Receipt, distill_file
 from .surrogate_task import SurrogateRelease
@@ -7,7 +7,6 @@ __all__ = [
     "Distillation",
     "Receipt",
     "SurrogateRelease",
-    "check_rows",
     "distill_file",
     "distill_table",
 ]

@@ -38,7 +38,7 @@ from synthfair.distill.problem import (
 )
 from synthfair.distill.solvers import choose_method, train
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Penalty
+from synthfair.fairness.penalties import STRATA, Penalty
 from synthfair.model import Model, Params
 from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from synthfair.client.page import Site
     from synthfair.client.surrogate_task import SurrogateTask
-    from synthfair.server.settings import ServerConfig
 
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="
@@ -182,7 +181,7 @@ class FairTask:
         if buyer:
             return replace(buyer, claim=claim, answer=self.answer)
         question = f"{config.model_dump_json()} {self.schema.hash}"
-        return Task(claim, question, self.answer, read=self.read, check=_check_release)
+        return Task(claim, question, self.answer, read=self.read, check=check_copies)
 
     # At the site, with its rows
 
@@ -225,7 +224,9 @@ class FairTask:
         except InputError as error:
             paid = f". {PAID}" if bought else ""
             raise InputError(f"{error}{paid}", *error.arguments) from error
-        return made._replace(baseline=_baseline(problem, made.theta))
+        plain = train(problem.objective.rows, problem.lambda_theta, model=problem.model).params
+        compared = _compared(problem.objective, made.theta, plain)
+        return made._replace(baseline=Baseline(*map(float, compared)))
 
     def problem(self, rows: Encoded, weight: np.ndarray | None, run: Run) -> Problem:
         """Return the bilevel problem of rows, or of private records.
@@ -234,17 +235,8 @@ class FairTask:
             InputError: groups cannot be compared, or synthetic rows not chosen as the settings say.
         """
         config, schema = self.config, self.schema
-        remedy = (
-            "merge small groups (in the schema, by 'unlisted'), or make a surrogate (release ="
-            " surrogate), which a client of one label or one group can make"
-        )
-        if config.epsilon is not None:
-            remedy = (
-                f"these are private records: k_min = {config.k_min}, or the noise of epsilon ="
-                f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
-            )
-        check_rows(rows, schema, config, source=run.source, remedy=remedy)
         by = schema.groupings_by(config.groups_by)
+        check_rows(rows, schema, config, source=run.source)
         given: Any = {"weight": weight, "by": by, "model": self.model, "penalty": self.penalty}
         return make_problem(rows, config, n_groups=len(schema.groups), **given)
 
@@ -292,7 +284,7 @@ class FairTask:
             Release(header, x, s, y),
             StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
             jax.tree.map(np.asarray, best.record),
-            outer_excess(problem, best),
+            float(outer_excess(problem, best)),
             rho_o,
             problem.params(best.theta),
             tried,
@@ -300,63 +292,41 @@ class FairTask:
         )
 
 
-def check_rows(
-    real: Encoded,
-    schema: Schema,
-    config: DistillConfig | ServerConfig,
-    *,
-    source: str,
-    remedy: str = "merge small groups",
-) -> None:
-    """Refuse a table in which groups cannot be compared.
-
-    Args:
-        real: its rows.
-        schema: of the rows.
-        config: says which notion, penalty and attributes compare groups.
-        source: of the rows, for messages.
-        remedy: what to do, for messages.
+def check_rows(rows: Encoded, schema: Schema, config: DistillConfig, *, source: str) -> None:
+    """Refuse rows in which groups cannot be compared.
 
     Raises:
-        InputError: fewer rows than groups; only one label; or, among the rows that the fairness
-            notion compares, fewer groups than the penalty needs: two for the covariance, all for
-            the selection rate.
+        InputError: only one label; or, among the rows that the fairness notion compares, fewer
+            groups than the penalty needs: two for the covariance, all for the selection rate.
     """
-    compared_by = config.groups_by or (schema.sensitive_name,)
-    schema.groupings_by(compared_by)
-    for by in compared_by:
-        if len(real.y) < (n_groups := len(schema.groups_of(by))):
-            raise InputError(
-                f"{source}: {len(real.y)} rows are fewer than the {n_groups} groups of"
-                f" {by!r}; {remedy}"
-            )
-    if len(np.unique(real.y)) < 2:
-        only = schema.decisions[int(real.y[0] > 0)]
+    remedy = (
+        "merge small groups (in the schema, by 'unlisted'), or make a surrogate (release ="
+        " surrogate), which a client of one label or one group can make"
+    )
+    if config.epsilon is not None:
+        remedy = (
+            f"these are private records: k_min = {config.k_min}, or the noise of epsilon ="
+            f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
+        )
+    if len(np.unique(rows.y)) < 2:
+        only = schema.decisions[int(rows.y[0] > 0)]
         raise InputError(
             f"{source}: column {schema.label!r} holds only {only!r}; needs both labels; {remedy}"
         )
     negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
-    compared = {
-        "statistical_parity": {},
-        "equal_opportunity": {positive: real.y > 0},
-        "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
-    }[config.notion]
-    among = {"all rows": np.full(len(real.y), True), **compared}
-    for (name, rows), by in product(among.items(), compared_by):
+    names = {(-1.0, 1.0): "all rows", (-1.0,): negative, (1.0,): positive}
+    strata = dict.fromkeys([(-1.0, 1.0), *STRATA[config.notion]])
+    for labels, by in product(strata, config.groups_by or (schema.sensitive_name,)):
         groups, grouping = schema.groups_of(by), np.array(schema.groupings[by])
         needed = len(groups) if config.penalty == "selection_rate" else 2
-        present = np.unique(grouping[real.s[rows]])
+        present = np.unique(grouping[rows.s[np.isin(rows.y, labels)]])
         if len(present) < needed:
             raise InputError(
-                f"{source}: column {by!r}, among {name}, holds only"
+                f"{source}: column {by!r}, among {names[labels]}, holds only"
                 f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
                 f" {needed} of {list(groups)}; {remedy}"
                 + (", or compare by each attribute (groups_by)" * (len(schema.attributes) > 1))
             )
-
-
-def _check_release(made: Any, rows: ReadRows, run: Run) -> None:
-    check_copies(made.release, rows.real, source=run.source)
 
 
 def require_rows(n_rows: int, *, source: str) -> None:
@@ -368,16 +338,18 @@ def require_rows(n_rows: int, *, source: str) -> None:
         )
 
 
-def check_copies(release: Release, real: Encoded, *, source: str) -> None:
+def check_copies(made: Distillation, rows: ReadRows, run: Run) -> None:
     """Refuse a release that holds real rows, or their labels without being asked to.
 
     Raises:
         InputError: more synthetic rows equal a real one than chance explains, to the grid of a
             release; or labels are those of the real rows, in order.
     """
-    config = cast(DistillConfig, release.header.config)
-    if config.labels != "copy" and np.array_equal(release.y, real.y):
-        raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
+    release, real = made.release, rows.real
+    if made.config.labels != "copy" and np.array_equal(release.y, real.y):
+        raise InputError(
+            f"{run.source}: not written: it holds the labels of the real rows, in order"
+        )
     digests, real_digests = (
         content_digests(np.rint(column / FEATURE_GRID).astype(int) for column in columns)
         for columns in (release.x.T, real.x.T)
@@ -388,23 +360,16 @@ def check_copies(release: Release, real: Encoded, *, source: str) -> None:
 
     chance = min(1.0, len(real_digests) * FEATURE_GRID ** real.x.shape[1])
     if copies > binom.isf(CHANCE, len(digests), chance):
-        safer = "start = range, " * (config.start == "real")
         raise InputError(
-            f"{source}: not written: {copies} of {len(digests)} synthetic rows are copies of real"
-            f" rows. Try {safer}a lower n_synthetic, or coarser columns (rounded numbers; fewer"
+            f"{run.source}: not written: {copies} of {len(digests)} synthetic rows are copies of"
+            " real rows. Try a lower n_synthetic, or coarser columns (rounded numbers; fewer"
             " categories in the schema)"
         )
 
 
-def _baseline(problem: Problem, theta: Params) -> Baseline:
-    """Compare theta(x) on the rows, or records, that were distilled, with a plain model."""
-    objective = problem.objective
-    plain = train(objective.rows, problem.lambda_theta, model=problem.model).params
-    return Baseline(*map(float, _compared(objective, theta, plain)))
-
-
 @jax.jit
 def _compared(objective: PenalizedLoss, theta: Params, plain: Params) -> tuple[jax.Array, ...]:
+    """Return the numbers of a :class:`Baseline` of two models, on the rows of the objective."""
     right = (objective.model.scores(theta, objective.rows.a) > 0) == (objective.y > 0)
     share, accuracy = (
         jnp.average(each, weights=objective.weight) for each in (objective.y > 0, right)

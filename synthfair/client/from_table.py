@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -23,33 +23,6 @@ if TYPE_CHECKING:
 
     from synthfair.client.fair_task import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
-
-
-@overload
-def distill_table(
-    table: pd.DataFrame | Encoded,
-    schema: Schema,
-    config: DistillConfig | None = None,
-    *,
-    weight: np.ndarray | None = None,
-    model: Model | None = None,
-    penalty: Penalty | PenaltyName | None = None,
-    optimizer: optax.GradientTransformation | None = None,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-    progress: Progress | None = None,
-) -> Distillation: ...
-
-
-@overload
-def distill_table(
-    table: pd.DataFrame | Batches,
-    schema: Schema,
-    config: SurrogateConfig,
-    *,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-) -> SurrogateRelease: ...
 
 
 def distill_table(

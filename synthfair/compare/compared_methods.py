@@ -203,7 +203,7 @@ def single_shot(federation: Federation, config: DistillConfig, **_: Any) -> Fitt
     """Distil on each client, pool, train once: Wu et al. (2024)."""
     rows = federation.train if config.epsilon is None else federation.plain
     named = dict(zip(federation.names, rows, strict=True))
-    clients = tuple(
+    clients: tuple[Any, ...] = tuple(
         distill_table(real, federation.schema, config, source=name) for name, real in named.items()
     )
     releases = {name: client.release for name, client in zip(named, clients, strict=True)}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -48,30 +47,25 @@ def problems(folder: Path) -> list[str]:
         InputError: it is no kit.
     """
     kit = Kit(folder)
-    checks = [_surroundings, _modes, _certificates, _identity, _files]
+    checks = [_surroundings, _certificates, _identity, _files]
     if kit.role != "admin":
         checks.append(_server if kit.role == "server" else _site)
     return [*dict.fromkeys(line for check in checks for line in _problem_lines(check(kit)))]
 
 
 def _surroundings(kit: Kit) -> Iterator[str]:
-    """List where the engine would look elsewhere."""
+    """List where the engine would look elsewhere, or others may look in."""
+    if kit.folder.stat().st_mode & 0o077:
+        yield f"{kit.folder}: others may read it; chmod 700"
+    for folder in (kit.startup.parent, kit.settings_path.parent):
+        for path in (folder, *folder.rglob("*")):
+            if path.exists() and not path.is_symlink() and path.stat().st_mode & 0o022:
+                yield f"{path}: others may write to it; chmod go-w"
     for path in (kit.folder, sys.executable):
         if re.search(r"\s", str(path)):
             yield f"{path}: has a blank, and the engine splits its commands there; move it"
     for path in filter(Path.is_symlink, kit.folder.iterdir()):
         yield f"{path}: is a link; put the folder itself here"
-
-
-def _modes(kit: Kit) -> Iterator[str]:
-    """List what others on this machine may read, or write to, and must not."""
-    if kit.folder.stat().st_mode & 0o077:
-        yield f"{kit.folder}: others may read it; chmod 700"
-    for folder in filter(Path.exists, (kit.startup.parent, kit.settings_path.parent)):
-        for path in (folder, *folder.rglob("*")):
-            mode = path.lstat().st_mode
-            if mode & 0o022 and not stat.S_ISLNK(mode):
-                yield f"{path}: others may write to it; chmod go-w"
 
 
 def _certificates(kit: Kit) -> Iterator[str]:
@@ -125,7 +119,13 @@ def _identity(kit: Kit) -> Iterator[str]:
 def _files(kit: Kit) -> Iterator[str]:
     """List where files are not those of a hardened kit of this party."""
     (server, port), party, project = kit.address, kit.party.name, kit.root.name
-    values = {"KIT": kit.folder, "PARTY": party, "PROJECT": project, "SERVER": server, "PORT": port}
+    values = {
+        "KIT": str(kit.folder),
+        "PARTY": party,
+        "PROJECT": project,
+        "SERVER": server,
+        "PORT": port,
+    }
     tree = description(kit.role, **values)
     for name in ("startup/", "local/"):
         yield from _folder_problems(kit.folder / name, tree[name])
@@ -204,9 +204,7 @@ def _site(kit: Kit) -> Iterator[str]:
     if not os.access(settings.data, os.R_OK):
         yield f"{settings.data}: no such table, or not readable; data in {path} must name one"
     advice = f"keygen --output {settings.key}, and send the server"
-    yield from _key(settings.key, advice)
-    if settings.key.exists():
-        read_signing_key(settings.key)
+    yield from _key(settings.key, advice, read_signing_key)
     yield from _limits(path, settings, schema)
 
 
@@ -237,18 +235,23 @@ def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]
 
 def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
     advice = f"keygen --aggregator --output {settings.key}, and give the server and each site"
-    yield from _key(settings.key, advice)
-    if settings.key.exists():
-        require_records(settings.key.with_suffix(RECORDS), read_aggregator_secret(settings.key))
+    yield from _key(settings.key, advice, _require_aggregator_key)
     read_keys([settings.clients])
     if not settings.limits.most_tasks:
         yield f"{path}: limits allow no task: no job may have a sum"
 
 
-def _key(path: Path, advice: str) -> Iterator[str]:
+def _require_aggregator_key(path: Path) -> None:
+    """Refuse a key that is none, or has no folder of its answers."""
+    require_records(path.with_suffix(RECORDS), read_aggregator_secret(path))
+
+
+def _key(path: Path, advice: str, read: Callable[[Path], object]) -> Iterator[str]:
     """List problems of the key that a party makes itself."""
     if not path.exists():
         public = path.with_suffix(".pub").name
         yield f"{path}: no such key; python -m synthfair {advice} {public}"
-    elif path.stat().st_mode & 0o077:
+        return
+    if path.stat().st_mode & 0o077:
         yield f"{path}: others may read it; chmod 600"
+    read(path)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 COUNTS_BYTES = 8 * 2 * 2
 """The size of the counts of a group, by label and decision."""
 
+GAP_CONFIDENCE = 0.95
+"""The confidence of each interval by itself."""
+
 
 class GapQuestion(Checked):
     """The question to sites; the model comes with it.
@@ -44,13 +47,11 @@ class GapJob(GapQuestion):
 
     Attributes:
         model: of which the gaps are.
-        confidence: of each interval.
         least_answers: sites that must have answered well for the job to go on; all if not given.
         timeout: seconds to wait for answers.
     """
 
     model: ModelFile
-    confidence: float = Field(default=0.95, gt=0, lt=1)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
 
@@ -142,12 +143,12 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         groups,
         epsilon=job.epsilon,
         sites=len(answers),
-        confidence=job.confidence,
+        confidence=GAP_CONFIDENCE,
     )
     document = GapsFile(
         format="synthfair-gaps/1",
         epsilon=job.epsilon,
-        confidence=job.confidence,
+        confidence=GAP_CONFIDENCE,
         model=model.sha256,
         guarantee=guarantee_of(job.epsilon),
         sites=list(answers),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.apis.app_validation import AppValidator
-from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
+from nvflare.fuel.utils.config import ConfigFormat
 from nvflare.fuel.utils.config_factory import ConfigFactory
 
 from synthfair.deploy.kit import description, differences
@@ -65,26 +65,11 @@ class JobValidator(AppValidator):
     """A validator of the engine, which refuses jobs that are not as synthfair writes them."""
 
     def __init__(self) -> None:
-        """Restrict this process to settings in JSON."""
+        """Have this process read files of any ending as JSON, which includes no others."""
         super().__init__()
         loaders: dict[ConfigFormat, Any] = ConfigFactory._fmt2Loader
-        for form in ConfigFormat:
-            if form is not ConfigFormat.JSON:
-                loaders[form] = _LoaderStub(form)
+        loaders.update(dict.fromkeys(ConfigFormat, loaders[ConfigFormat.JSON]))
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
         """Return what is wrong, and nothing that the engine need know besides."""
         return problem(Path(app_folder)), {}
-
-
-class _LoaderStub(ConfigLoader):
-    """A substitute for the engine's loaders, which include files by path and URL."""
-
-    def load_config(self, file_path: str) -> Config:
-        raise ValueError(f"{Path(file_path).name}: settings must be JSON")
-
-    def load_config_from_str(self, config_str: str) -> Config:  # noqa: ARG002
-        raise ValueError(f"settings must be JSON, not {self.format.value}")
-
-    def load_config_from_dict(self, config_dict: dict) -> Config:
-        raise ValueError(f"settings must be JSON, not {self.format.value}: {len(config_dict)} keys")

@@ -7,6 +7,7 @@ whatever it does not name is refused.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -140,18 +141,14 @@ def description(section: str, **values: Any) -> Any:
         section: a role; or ``classes``, ``proposals`` or ``job``.
         values: what stands for the words in capital letters, by word.
     """
-    words = re.compile("|".join(values) or "$^")
+    text = json.dumps(read_yaml(Path(__file__).with_name("hardened_kit.yml"))[section])
+    words = "|".join(values) or "$^"
 
-    def filled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: filled(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [filled(inner) for inner in value]
-        if not isinstance(value, str):
-            return value
-        return values[value] if value in values else words.sub(lambda w: str(values[w[0]]), value)
+    def filled(word: re.Match[str]) -> str:
+        # A text that is one word becomes the value, of whatever type; others have it in them.
+        return json.dumps(values[word[1]]) if word[1] else json.dumps(str(values[word[2]]))[1:-1]
 
-    return filled(read_yaml(Path(__file__).with_name("hardened_kit.yml"))[section])
+    return json.loads(re.sub(f'"({words})"|({words})', filled, text))
 
 
 @cache
@@ -191,7 +188,7 @@ def harden(folder: Path, project: Project | None = None) -> Path | None:
     proposal = {} if kit.settings_path.exists() or kit.role == "admin" else _proposal(kit, project)
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
     # The engine's defaults are replaced where they are not safe, and what nobody needs is removed.
-    tree = description(kit.role, KIT=kit.folder)
+    tree = description(kit.role, KIT=str(kit.folder))
     kit.folder.chmod(0o700)
     for name, must in tree["local/"].items():
         if isinstance(must, dict) and "settings" in must:

@@ -18,7 +18,7 @@ from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.histogram import MAX_HISTOGRAM_BINS
 from synthfair.secure.summands import GroupCounts
 from synthfair.server.settings import ServerConfig
-from synthfair.settings import Checked, Epsilon, Notion, Relation
+from synthfair.settings import Checked, Epsilon, Notion
 from synthfair.task.job_sites import JobSites
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
@@ -33,10 +33,8 @@ class PrivFairFLJob(Checked):
         model: one that is there already. A project names its file; a job has what is in it.
         notion: of the rates that are compared.
         alpha: most by which they may differ between groups, as estimated.
-        randomized: whether decisions may be drawn by coins.
         bins: of the score.
         epsilon: of the histogram, for one row of one site.
-        relation: which tables are neighbours.
         rows_per_client: a public number that no site's rows pass.
         send_back: whether the sites get the model with its decisions; those that store models.
         least_answers: sites that must be in the sum; all if not given.
@@ -47,10 +45,8 @@ class PrivFairFLJob(Checked):
     model: ModelFile | None = None
     notion: Notion
     alpha: float = Field(default=0.02, ge=0, lt=1)
-    randomized: bool = False
     bins: int = Field(default=101, ge=2, le=MAX_HISTOGRAM_BINS)
     epsilon: Epsilon
-    relation: Relation = "add_or_remove"
     rows_per_client: int = Field(ge=1, le=2**40)
     send_back: bool = True
     least_answers: int | None = Field(default=None, ge=1)
@@ -71,7 +67,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
 
     Guarantee: epsilon-differential privacy of all that is written but what the training wrote,
     against any single aggregator together with the server and all who see the result. Unit: one
-    row. Relation: ``job.relation``.
+    row. Relation: add or remove.
 
     Args:
         federation: of the sites and the aggregators.
@@ -84,37 +80,32 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         InputError: the model is of another schema, or there are too few rows for the noise.
     """
     from synthfair.evaluation import decision_metrics
-    from synthfair.jax_setup import start_jax
     from synthfair.postprocess import choose_decision, write_histogram
     from synthfair.secure.aggregator import score_histogram
     from synthfair.trained import write_model
 
-    start_jax()
     output.mkdir(parents=True, exist_ok=True)
-    checkpoint, number = None, 0
-    if job.train is not None:
-        checkpoint = train(federation, job.train, private, output)
-        number = job.train.config.rounds
-    else:
-        (output / MODEL).write_bytes(job.model or b"")
+    checkpoint = job.train and train(federation, job.train, private, output)
+    if job.model is not None:
+        (output / MODEL).write_bytes(job.model)
     content = (output / MODEL).read_bytes()
     model = model_of(content, federation.schema)
     counts = GroupCounts(
         schema_hash=federation.schema.hash,
         groups=tuple(map(str, federation.schema.groups)),
         model=model.sha256,
-        **job.model_dump(include={"bins", "epsilon", "relation", "rows_per_client"}),
+        **job.model_dump(include={"bins", "epsilon", "rows_per_client"}),
     )
     least = job.least_answers
     label = job_label(federation, counts, private.parent, "privfairfl", least=least)
     task = make_sum(federation, counts, label=label.text, least=least)
     question = federation.question(
-        task="privfairfl", round=number, settings={}, timeout=job.timeout, carried=content
+        task="privfairfl", round=0, settings={}, timeout=job.timeout, carried=content
     )
     total = secure_sum(federation, task, question, folder=label.folder, anew=label.file)
     histogram = score_histogram(counts, total)
     write_histogram(histogram, output / HISTOGRAM)
-    choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
+    choice = choose_decision(histogram, job.notion, job.alpha)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
     if evaluation := evaluation_of(fair, federation, ServerConfig()):
@@ -126,6 +117,5 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     if checkpoint:
         checkpoint.unlink()
     if job.send_back:
-        changes = {"task": "deliver", "round": number + 1}
-        changes["carried"] = (output / FAIR_MODEL).read_bytes()
+        changes = {"task": "deliver", "carried": (output / FAIR_MODEL).read_bytes()}
         federation.ask(question.model_copy(update=changes), least=least)

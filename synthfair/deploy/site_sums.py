@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from synthfair.deploy.model_file import model_of
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.secure.summands import GroupCounts, RowSums
 from synthfair.secure.task import SumTask, read_aggregator_folder
@@ -15,7 +16,6 @@ from synthfair.task.limits import RefusedError, refused_as
 
 if TYPE_CHECKING:
     from synthfair.deploy.party import Request
-    from synthfair.trained import TrainedModel
 
 MODELS_FOLDER = "models"
 """Folder in the site's own, of models that jobs sent back."""
@@ -58,7 +58,8 @@ def answer_part(request: Request) -> bytes:
     task, schema, model = agreed_task(request), request.party.schema, None
     summand = task.what
     if isinstance(summand, GroupCounts):
-        model = _carried_model(request)
+        with refused_as("message"):
+            model = model_of(request.question.carried, schema)
         counted = summand.model, summand.schema_hash, summand.groups, summand.unit
         if counted != (model.sha256, schema.hash, tuple(map(str, schema.groups)), "row"):
             raise RefusedError("settings")
@@ -69,19 +70,6 @@ def answer_part(request: Request) -> bytes:
     return request.answer(question)
 
 
-def _carried_model(request: Request) -> TrainedModel:
-    """Return the model that came with a question, of the site's schema."""
-    from synthfair.jax_setup import start_jax
-    from synthfair.trained import parse_model
-
-    start_jax()
-    with refused_as("message"):
-        model = parse_model(request.question.carried, "model")
-    if model.schema_.hash != request.party.schema.hash:
-        raise RefusedError("schema")
-    return model
-
-
 def answer_model(request: Request) -> bytes:
     """Store the model that a job has made; nothing leaves.
 
@@ -90,7 +78,8 @@ def answer_model(request: Request) -> bytes:
     """
     if not request.party.settings.limits.store_models:
         raise RefusedError("kind")
-    _carried_model(request)
+    with refused_as("message"):
+        model_of(request.question.carried, request.party.schema)
     folder = request.party.folder / MODELS_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     with whole_file(folder / f"{request.question.job}.json", mode=OWNER_ONLY) as temporary:

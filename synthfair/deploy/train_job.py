@@ -12,10 +12,11 @@ asked for the first time.
 
 from __future__ import annotations
 
-import math
 import secrets
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,22 +32,20 @@ from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import validated, write_text
 from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, RoundSettings, write_metrics
-from synthfair.privacy.ledger import compute_once
 from synthfair.secure.upload import make_uploads
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Claim, RefusedError, refused_as
 from synthfair.task.messages import Name, Question, sha256
-from synthfair.task.protocol import ReadRows, Run, Task, fingerprint, read_rows
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    from synthfair.deploy.party import Request
+    from synthfair.deploy.party import Party, Request
     from synthfair.federated.engine import RunProgress
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.users import Users
-    from synthfair.secure.summands import ClippedVectors
     from synthfair.secure.task import SumTask
 
 NOISE_SEED_BYTES = 16
@@ -199,11 +198,23 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         InputError: the settings do not fit together, training diverged, or a training with an
             epsilon would go on with other sums than it began with.
     """
+    from synthfair.federated import engine
     from synthfair.federated.training import make_model, rounds_csv
 
     private.parent.mkdir(mode=0o700, exist_ok=True)
     training = ServerTraining(federation, job, private.parent)
-    config, plan, progress = training.config, training.plan, training.rounds()
+    config, plan = training.config, training.plan
+    progress = engine.run(
+        plan,
+        training.data.users,
+        plan.cohorts,
+        rounds=config.rounds,
+        seed=training.first.seed,
+        protection=plan.protection,
+        totals=training.total,
+        progress=training.first,
+        on_round=training.save,
+    )
     model = make_model(plan, training.data, progress)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
@@ -241,6 +252,7 @@ class ServerTraining(AgreedTraining):
 
     Attributes:
         checkpoint: the file of its rounds.
+        first: the run as it begins, or goes on.
     """
 
     def __init__(self, federation: JobSites, job: TrainJob, folder: Path) -> None:
@@ -274,31 +286,20 @@ class ServerTraining(AgreedTraining):
                 " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
                 " which every site books once more"
             )
-        self._first = progress or first_progress(plan, self.data)
+        self.first = progress or first_progress(plan, self.data)
+        self.checkpoint.save(self.first)
 
-    def rounds(self) -> RunProgress:
-        """Run the rounds that are left: sites report, the server adds up and moves on."""
-        from synthfair.federated import engine
+    def save(self, progress: RunProgress) -> None:
+        """Save the run if it is time, then remove the uploads to sums of rounds that are over."""
+        save_each = self.agreement.save_each if self.plan.guarantee is None else 1
+        if progress.rounds % save_each == 0 or progress.rounds == self.config.rounds:
+            self.checkpoint.save(progress)
+        shutil.rmtree(self._uploads, ignore_errors=True)
 
-        plan, rounds = self.plan, self.config.rounds
-        save_each = self.agreement.save_each if plan.guarantee is None else 1
-
-        def save(after: RunProgress) -> None:
-            if after.rounds % save_each == 0 or after.rounds == rounds:
-                self.checkpoint.save(after)
-
-        save(self._first)
-        return engine.run(
-            plan,
-            self.data.users,
-            plan.cohorts,
-            rounds=rounds,
-            seed=self._first.seed,
-            protection=plan.protection,
-            totals=self.total,
-            progress=self._first,
-            on_round=save,
-        )
+    @property
+    def _uploads(self) -> Path:
+        """The folder of uploads to the sums of a round."""
+        return self.checkpoint.path.with_suffix(".sums")
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """Return the sum [k] of the reports of a round, and the number of sites to divide it by.
@@ -310,48 +311,40 @@ class ServerTraining(AgreedTraining):
         Raises:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
-        plan, agreement = self.plan, self.agreement
-        settings = agreement.model_dump(mode="json")
-        question = self._federation.question(
-            task="train", round=t, settings=settings, timeout=agreement.timeout, carried=pack(state)
+        plan, job, federation = self.plan, self.agreement, self._federation
+        settings, carried = job.model_dump(mode="json"), pack(state)
+        question = federation.question(
+            task="train", round=t, settings=settings, timeout=job.timeout, carried=carried
         )
-        if plan.protection.vectors:
-            total, count = self._by_shares(question, plan.protection.vectors)
+        if vectors := plan.protection.vectors:
+            # With an epsilon, a training that goes on asks for the very sums that it had asked for.
+            anew = self.checkpoint.path if plan.guarantee else None
+            label = f"{self.run} {self.first.seed if anew else federation.job} {t}"
+            task = make_sum(federation, vectors, label=label, least=job.least_answers)
+            result = secure_sum(federation, task, question, folder=self._uploads, anew=anew)
+            total, count = result.total * vectors.step, len(result.clients)
         else:
-            total, count = self._of_reports(question, state)
-        return total, float(count if plan.guarantee is None else len(agreement.sites))
+            reports = federation.ask(question, self._reader(state), least=job.least_answers)
+            total, count = np.sum([*reports.values()], axis=0), len(reports)
+        return total, float(count if plan.guarantee is None else len(job.sites))
 
-    def _of_reports(self, question: Question, state: Any) -> tuple[np.ndarray, int]:
-        """Add up reports that the server sees, and refuse those that do not fit."""
+    def _reader(self, state: Any) -> Callable[[str, bytes], np.ndarray]:
+        """Return the function that reads a report, and refuses one that does not fit the round."""
         from synthfair.federated.engine import report_shapes
 
-        like = report_shapes(self.plan, self.data.users, state)
-        clip = self.plan.protection.clip
+        like, clip = report_shapes(self.plan, self.data.users, state), self.plan.protection.clip
+        bound = np.inf if clip is None else float(clip) * (1 + MAX_NORM_EXCESS)
         least, most = self.agreement.least_rows or 0, self.agreement.most_rows or np.inf
 
         def read(_site: str, content: bytes) -> np.ndarray:
             report, numbers = unpack(content, like), np.frombuffer(content, "<f8")
-            norm, bound = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
-            if not np.isfinite(norm) or norm > bound * (1 + MAX_NORM_EXCESS):
+            norm = np.linalg.norm(numbers)
+            if not np.isfinite(norm) or norm > bound:
                 raise ValueError("its numbers are not finite, or larger than the clip allows")
             self.plan.check(report, least, most)
             return numbers
 
-        reports = self._federation.ask(question, read, least=self.agreement.least_answers)
-        return np.sum([*reports.values()], axis=0), len(reports)
-
-    def _by_shares(self, question: Question, vectors: ClippedVectors) -> tuple[np.ndarray, int]:
-        """Return the noisy sum as aggregators open it; the server sees no report."""
-        # With an epsilon, a training that goes on asks for the very sums that it had asked for.
-        private = self.plan.guarantee is not None
-        salt = self._first.seed if private else self._federation.job
-        label, least = f"{self.run} {salt} {question.round}", self.agreement.least_answers
-        task = make_sum(self._federation, vectors, label=label, least=least)
-        path = self.checkpoint.path
-        folder, anew = path.with_suffix(".sums"), path if private else None
-        result = secure_sum(self._federation, task, question, folder=folder, anew=anew)
-        shutil.rmtree(folder)
-        return result.total * vectors.step, len(result.clients)
+        return read
 
 
 # The site's side
@@ -380,40 +373,30 @@ def answer_train(request: Request) -> bytes:
     # What the site remembers is made of public knowledge, where it is not of the last round.
     if party.training is None or party.training.agreement != agreement:
         with refused_as("settings"):
-            party.training = SiteTraining(agreement, party.schema)
-    return request.answer(party.training.task(request))
+            party.training = SiteTraining(agreement, party)
+    vectors = party.training.plan.protection.vectors
+    sums = agreed_task(request) if vectors else None
+    if sums and sums.what != vectors:  # the sum of a round is as the site plans it
+        raise RefusedError("settings")
+    return request.answer(party.training.task(request.question, sums))
 
 
 class SiteTraining(AgreedTraining):
     """A training as a site remembers it from round to round."""
 
-    def __init__(self, agreement: Agreement, schema: Schema) -> None:
+    def __init__(self, agreement: Agreement, party: Party) -> None:
         """Plan it. Raises InputError: the settings do not fit."""
-        super().__init__(agreement, schema)
+        super().__init__(agreement, party.schema)
         import jax
 
+        self._party = party
         self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
-        self._rows: ReadRows | None = None  # one user, the site; private
-        self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
+        self._rows: ReadRows | None = None  # read once for all rounds; private
+        self._unbought: bytes | None = None  # seed and labels where no epsilon buys any
 
-    def task(self, request: Request) -> Task:
-        """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
-        config, plan, question = self.config, self.plan, request.question
-        vectors = plan.protection.vectors
-        sums = agreed_task(request) if vectors else None  # the round's, as the site plans it
-        if sums and sums.what != vectors:
-            raise RefusedError("settings")
-
-        def read(site: Site, clipping: Clipping) -> ReadRows:
-            with refused_as("message"):
-                state = unpack(question.carried, self._state)
-            self._rows = self._rows or self._read(site, clipping)
-            return ReadRows((self._rows.real, state), self._rows.sha256)
-
-        def report(rows: ReadRows, bought: bytes | None, _run: Run) -> bytes:
-            users, state = rows.real
-            return self._report(request, users, state, bought, sums)
-
+    def task(self, question: Question, sums: SumTask | None) -> Task:
+        """Return what a round asks of the site's rows; with a sum, its uploads."""
+        config, plan = self.config, self.plan
         # The guarantee of two_phase holds on no condition end to end alone. It holds against the
         # server, too, where each site adds the noise itself, or aggregators add it to shares.
         epsilon, least_rows = config.get("epsilon"), self.agreement.least_rows or 0
@@ -431,89 +414,95 @@ class SiteTraining(AgreedTraining):
         return Task(
             claim,
             self.run,
-            report,
+            partial(self._report, question.round, sums),
             plan.guarantee,
-            (lambda _rows, _run: secrets.token_bytes(NOISE_SEED_BYTES)) if plan.guarantee else None,
-            NOISE_SEED_BYTES,
-            read,
+            self._buy if plan.guarantee else None,
+            NOISE_SEED_BYTES + (self.agreement.most_rows or 0) // 8 + 1,
+            partial(self._read, question.carried),
             # In another sum the same report would get other noise.
             question=sha256(question.carried + (sums.id if sums else b"")),
         )
 
-    def _read(self, site: Site, clipping: Clipping) -> ReadRows:
-        """Return the site's rows, all of one user; they are read once for all rounds.
+    def _read(self, carried: bytes, site: Site, clipping: Clipping) -> ReadRows:
+        """Return the site's rows, all of one user, with the state of the round.
 
         Raises:
-            InputError: they do not fit the schema, or are too few.
+            RefusedError: the state is none.
+            InputError: the rows do not fit the schema, or are too few.
         """
         from synthfair.federated.users import make_user_data
 
-        rows, sha256 = read_rows(site, clipping)
-        # With an epsilon, no answer may depend on how the question compares with the table.
-        least, source = self.agreement.least_rows, "the job says"
-        if self.config.get("epsilon") is not None and site.limits:
-            least, source = site.limits.least_rows, "the site's limits say"
-        if len(rows.y) < (least or 0):
-            raise InputError(f"{site.data}: {len(rows.y)} rows; {source} at least {least}")
-        user = np.zeros(len(rows.y), int)
-        data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
-        return ReadRows(data.users, sha256)
+        with refused_as("message"):
+            state = unpack(carried, self._state)
+        if self._rows is None:
+            rows, sha256 = read_rows(site, clipping)
+            # With an epsilon, no answer may depend on how the question compares with the table.
+            least, source = self.agreement.least_rows, "the job says"
+            if self.config.get("epsilon") is not None and site.limits:
+                least, source = site.limits.least_rows, "the site's limits say"
+            if len(rows.y) < (least or 0):
+                raise InputError(f"{site.data}: {len(rows.y)} rows; {source} at least {least}")
+            user = np.zeros(len(rows.y), int)
+            data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
+            self._rows = ReadRows(data.users, sha256)
+        return ReadRows((self._rows.real, state), self._rows.sha256)
+
+    def _buy(self, rows: ReadRows, _run: Run) -> bytes:
+        """Return what an epsilon buys: a seed of noise, and the labels that are learned with it.
+
+        A teacher that is trained again, on another machine or by another version of JAX, may decide
+        some row differently, and two answers with the same noise would show that row by their
+        difference.
+        """
+        return self._with_labels(secrets.token_bytes(NOISE_SEED_BYTES), rows.real[0])
+
+    def _with_labels(self, seed: bytes, users: Users) -> bytes:
+        """Return a seed, and behind it the labels that ``two_phase`` learns with it, as bits."""
+        if not self.plan.teaches:
+            return seed
+        taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
+        return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()
+
+    @property
+    def _number(self) -> int:
+        """The number of the site among the users."""
+        return self.agreement.sites.index(self._party.name)
 
     def _report(
-        self, request: Request, users: Users, state: Any, bought: bytes | None, sums: SumTask | None
+        self, t: int, sums: SumTask | None, rows: ReadRows, bought: bytes | None, _run: Run
     ) -> bytes:
-        """Return the report.
+        """Return the report of round t; of sums by shares, its uploads.
 
         Raises:
             InputError: exact sums of it would tell single rows.
         """
         import jax
+        import jax.numpy as jnp
 
         from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
-        plan, party, config = self.plan, request.party, self.config
-        if plan.additive and config.get("epsilon") is None:
-            least = party.settings.limits.k_min, party.settings.limits.value_rows
-            rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
-            weights = jax.device_get(row_weights(plan, state, rows))
-            require_alike(weights, rows, party.schema, source=str(party.site.data), least=least)
-        seed = int.from_bytes(bought) if bought else config.seed
-        number = self.agreement.sites.index(party.name)
-        if plan.teaches:
-            if seed not in self._labelled:
-                self._labelled[seed] = self._learn_labels(party.site, users, seed, number)
-            users = self._labelled[seed]
+        plan, party, (users, state) = self.plan, self._party, rows.real
+        if bought is None:
+            seed = self.config.seed.to_bytes(NOISE_SEED_BYTES)
+            self._unbought = bought = self._unbought or self._with_labels(seed, users)
+            if plan.additive:
+                least = party.settings.limits.k_min, party.settings.limits.value_rows
+                user_rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
+                weights = jax.device_get(row_weights(plan, state, user_rows))
+                source = str(party.site.data)
+                require_alike(weights, user_rows, party.schema, source=source, least=least)
+        seed, labels = int.from_bytes(bought[:NOISE_SEED_BYTES]), bought[NOISE_SEED_BYTES:]
+        if labels:
+            bits = np.unpackbits(np.frombuffer(labels, np.uint8), count=len(users.y))
+            users = replace(users, y=jnp.asarray(2.0 * bits - 1.0, users.y.dtype))
         # The key of the round and the site is that of the engine in one process.
-        key = jax.random.fold_in(key_from(seed, 1), request.question.round)
-        key = jax.random.fold_in(key, number)
+        key = jax.random.fold_in(jax.random.fold_in(key_from(seed, 1), t), self._number)
         content = pack(report_of(plan, plan.protection.clip, state, users, key))
         if plan.protection.vectors and sums:
             integers = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(sums, integers, party.key))
         return content
-
-    def _learn_labels(self, site: Site, users: Users, seed: int, number: int) -> Users:
-        """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
-
-        With an epsilon, they are stored before they are used. A teacher that is trained again, on
-        another machine or by another version of JAX, may decide some row differently, and two
-        answers with the same noise would show that row by their difference.
-        """
-        import jax.numpy as jnp
-
-        def labels() -> bytes:
-            taught = self.plan.teach(users, seed, [number])
-            return np.packbits(np.asarray(taught.y) > 0).tobytes()
-
-        if self.config.get("epsilon") is None:
-            content = labels()
-        else:
-            digest = fingerprint("labels", seed)
-            path = site.ledger.bought(digest)
-            content = compute_once(path, digest, labels, max_bytes=len(users.y) // 8 + 1)
-        signs = 2.0 * np.unpackbits(np.frombuffer(content, np.uint8), count=len(users.y)) - 1.0
-        return replace(users, y=jnp.asarray(signs, users.y.dtype))
 
 
 # Numbers on their way
@@ -540,7 +529,7 @@ def unpack(content: bytes, like: Any) -> Any:
     from jax import tree
     from jax.flatten_util import ravel_pytree
 
-    size = sum(math.prod(leaf.shape) for leaf in tree.leaves(like))
+    size = sum(leaf.size for leaf in tree.leaves(like))
     if len(content) != 8 * size:  # before so much is made room for
         raise ValueError(f"has {len(content)} bytes; must have {8 * size}")
     flat, unravel = ravel_pytree(tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))

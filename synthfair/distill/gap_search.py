@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.distill import problem as outer
-from synthfair.distill.problem import CHUNK, Best, OuterState, Problem, StepRecord
+from synthfair.distill.problem import CHUNK, OuterState, Point, Problem, StepRecord
 from synthfair.distill.solvers import Method
 
 FIRST_RHO, RHO_RATIO = 1.0, 10.0
@@ -41,7 +41,7 @@ class Search(NamedTuple):
         tried: gap reached by each weight tried.
     """
 
-    best: Best
+    best: Point
     rho_o: float
     tried: dict[float, float]
 

@@ -21,8 +21,8 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, content_order
-from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
-from synthfair.distill.solvers import Function, Method
+from synthfair.distill.losses import mean_loss, squared_norm
+from synthfair.distill.solvers import Function, Method, regularized
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import (
     CovariancePenalty,
@@ -147,11 +147,7 @@ class Problem:
 
     def inner(self, x: jax.Array) -> Function:
         """Return the regularised loss on the synthetic rows, eq. (11), as a function of theta."""
-        rows, weight = self._rows(x), self.lambda_theta
-        return Function(
-            lambda theta: regularized_loss(self.model, self.params(theta), rows, weight),
-            lambda theta: regularized_hessian(self.model, self.params(theta), rows, weight),
-        )
+        return regularized(self.model, self._rows(x), self.lambda_theta)
 
     def outer(self, theta: jax.Array, x: jax.Array) -> jax.Array:
         """Return F(theta) + rho_s penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
@@ -208,21 +204,10 @@ class StepRecord(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point x of synthetic features, with the values and derivatives there.
-
-    Attributes:
-        x: [d, N_s] synthetic features.
-        theta: [p] theta(x).
-        curvature: what the linear solver remembers of the inner Hessian there: Cholesky its factor
-            [p, p], conjugate gradients their solution [p].
-        gradient: dP/dx [d, N_s].
-        record: the rest.
-    """
+    """A point x [d, N_s] of synthetic features, with theta(x) [p] and the measures there."""
 
     x: jax.Array
     theta: jax.Array
-    curvature: jax.Array
-    gradient: jax.Array
     record: StepRecord
 
 
@@ -250,12 +235,13 @@ def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v:
 
 def evaluate(
     problem: Problem, x: jax.Array, theta: jax.Array, curvature: jax.Array, method: Method
-) -> Point:
-    """Return P(x) and its hypergradient; solvers start at theta and curvature of an x nearby.
+) -> tuple[Point, jax.Array, jax.Array]:
+    """Return x with its measures, the hypergradient [d, N_s] of P, and the curvature there.
 
         dP/dx = dP/dx (direct)  -  (d2 inner/(dtheta dx))' H^-1 dP/dtheta
 
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
+    The solvers start at the theta and the curvature of an x nearby.
     """
     # theta(x), eq. (11).
     inner, factor = problem.inner(x), curvature if curvature.ndim == 2 else None
@@ -274,15 +260,7 @@ def evaluate(
         converged & solved,
         iterations.astype(int),
     )
-    return Point(x, theta, curvature, by_x + through_theta, record)
-
-
-class Best(NamedTuple):
-    """The x of least P(x) so far, theta(x), and what was measured there."""
-
-    x: jax.Array
-    theta: jax.Array
-    record: StepRecord
+    return Point(x, theta, record), by_x + through_theta, curvature
 
 
 class OuterState(NamedTuple):
@@ -291,7 +269,8 @@ class OuterState(NamedTuple):
     Attributes:
         x: [d, N_s] synthetic features, the next to evaluate.
         theta: [p] theta near x, where the next inner solve starts.
-        curvature: what the linear solver remembers of the inner Hessian there.
+        curvature: what the linear solver remembers of the inner Hessian there: Cholesky its factor
+            [p, p], conjugate gradients their solution [p].
         optimizer: the optimizer's own.
         best: where P was least, among x whose inner problem converged.
     """
@@ -300,20 +279,19 @@ class OuterState(NamedTuple):
     theta: jax.Array
     curvature: jax.Array
     optimizer: Any
-    best: Best
+    best: Point
 
 
 def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
     """Train on x, differentiate P(x), and return the moved x: one pass of algorithm 1's loop."""
-    point = evaluate(problem, state.x, state.theta, state.curvature, method)
+    point, slope, curvature = evaluate(problem, state.x, state.theta, state.curvature, method)
     update = optax.with_extra_args_support(method.optimizer).update
-    more = {"value": point.record.objective, "grad": point.gradient}
-    change, memory = update(point.gradient, state.optimizer, point.x, **more)
+    more = {"value": point.record.objective, "grad": slope}
+    change, memory = update(slope, state.optimizer, point.x, **more)
     better = point.record.improves(state.best.record)
-    here = Best(point.x, point.theta, point.record)
-    best = jax.lax.cond(better, lambda: here, lambda: state.best)
+    best = jax.lax.cond(better, lambda: point, lambda: state.best)
     x = cast(jax.Array, optax.apply_updates(point.x, change))
-    return OuterState(x, point.theta, point.curvature, memory, best), point.record
+    return OuterState(x, point.theta, curvature, memory, best), point.record
 
 
 def init(problem: Problem, method: Method, *, after: OuterState | None = None) -> OuterState:
@@ -330,7 +308,7 @@ def init(problem: Problem, method: Method, *, after: OuterState | None = None) -
     zero, count = np.zeros((), x.dtype), np.zeros((), jax.dtypes.canonicalize_dtype(int))
     nothing = StepRecord(np.full((), np.inf, x.dtype), zero, zero, zero, np.zeros((), bool), count)
     memory, record = jax.device_put((method.optimizer.init(x), nothing))
-    return OuterState(x, theta, curvature, memory, Best(x, theta, record))
+    return OuterState(x, theta, curvature, memory, Point(x, theta, record))
 
 
 @jax.jit
@@ -376,7 +354,8 @@ def run(
         steps -= taken
 
 
-def outer_excess(problem: Problem, best: Best) -> float:
+@jax.jit
+def outer_excess(problem: Problem, best: Point) -> jax.Array:
     """Return how far P(x) is above min F, as a share of F of the untrained model.
 
         (1/2 g' |B|^-1 g + P(x) - F(theta)) / F(theta_0),    g = dF/dtheta,    B = d2F/dtheta2.
@@ -386,13 +365,6 @@ def outer_excess(problem: Problem, best: Best) -> float:
     has the absolute eigenvalues of B, as F may be concave in places. P(x) - F(theta), the ridge on
     x and the rho_s penalty, counts as a whole.
     """
-    excess, whole = map(float, _excess(problem, best))
-    return 0.0 if excess == 0 else excess / whole if whole else np.inf
-
-
-@jax.jit
-def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
-    """Return the numerator and the denominator of :func:`outer_excess`."""
 
     def fun(theta: jax.Array) -> jax.Array:
         return problem.objective(problem.params(theta))
@@ -406,7 +378,7 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
     values = jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values))
     along = slope @ vectors
     decrement = 0.5 * jnp.sum(along**2 / jnp.where(along == 0, 1.0, values))
-    return decrement + best.record.objective - value, fun(problem.first_theta)
+    return (decrement + best.record.objective - value) / fun(problem.first_theta)
 
 
 def make_problem(
@@ -445,9 +417,7 @@ def make_problem(
         rows = padded(rows)
     model = model or LinearModel()
     penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
-    cells = 2 * real.s + (real.y > 0)
-    counts = np.bincount(cells, weight, minlength=2 * n_groups).reshape(n_groups, 2)
-    start = choose_start(config, counts, real)
+    start = choose_start(config, real, n_groups=n_groups)
     columns, s, y, row_weight = jax.device_put((rows.a.T, *rows[1:]))
     kinds: Any = model, penalty, config.notion, n_groups, by
     objective = PenalizedLoss(columns, s, y, row_weight, config.rho_o, *kinds)
@@ -460,25 +430,24 @@ def make_problem(
     return Problem(objective, x, s, y, constant, *weights)
 
 
-def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> Encoded:
+def choose_start(config: DistillConfig, rows: Encoded, *, n_groups: int) -> Encoded:
     """Return groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
-    With balanced labels and a public start nothing is read but the numbers of groups and features.
-    Every other choice discloses something; see the documentation of settings.
+    With balanced labels and a public start nothing is read but the number of features. Every other
+    choice discloses something; see the documentation of settings.
 
     Args:
         config: settings; the seed is theirs.
-        counts: [G, 2] numbers of rows by group and label.
         rows: the rows, of which only some settings read more than the number of features.
+        n_groups: number of groups.
 
     Raises:
         InputError: n_synthetic does not split as wanted.
     """
     rng = np.random.default_rng(config.seed)
-    n_rows = config.n_synthetic or ROWS_PER_PAIR * counts.size
+    n_rows = config.n_synthetic or ROWS_PER_PAIR * 2 * n_groups
     if not config.group_input:
-        counts = counts.sum(axis=0, keepdims=True)
-        rows = rows._replace(s=np.zeros_like(rows.s))
+        n_groups, rows = 1, rows._replace(s=np.zeros_like(rows.s))
     if config.labels == "copy":
         if config.n_synthetic not in (None, len(rows.y)):
             raise InputError(
@@ -487,60 +456,16 @@ def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> En
             )
         s, y = rows.s, rows.y
     else:
-        split = _even_counts if config.labels == "balanced" else _proportional_counts
-        per_pair = split(n_rows, counts)
-        s = np.repeat(np.repeat(np.arange(len(counts)), 2), per_pair)
-        y = np.repeat(np.tile([-1.0, 1.0], len(counts)), per_pair)
+        pairs = 2 * n_groups
+        if n_rows % pairs:
+            raise InputError(
+                f"n_synthetic = {n_rows}: with balanced labels it must be a multiple of {pairs},"
+                f" the number of {'labels' if n_groups == 1 else 'pairs of group and label'}"
+            )
+        s = np.repeat(np.arange(n_groups), 2 * (n_rows // pairs))
+        y = np.repeat(np.tile([-1.0, 1.0], n_groups), n_rows // pairs)
     shape = (len(s), rows.x.shape[1])
     if config.start in PUBLIC_STARTS:
-        x = rng.uniform(*PUBLIC_STARTS[config.start], size=shape)
-    elif config.start == "normal":
-        spread = [column.std() for column in rows.x.T]  # one by one: they may be a million
-        x = rows.x.mean(axis=0) + spread * rng.standard_normal(shape)
-    else:
-        x = rows.x[_matching_rows(rng, rows, s, y)]
-    return Encoded(x, s, y)
-
-
-def _even_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
-    parts = real_counts.size
-    if n % parts:
-        raise InputError(
-            f"n_synthetic = {n}: with balanced labels it must be a multiple of {parts},"
-            f" the number of {'labels' if len(real_counts) == 1 else 'pairs of group and label'}"
-        )
-    return np.full(parts, n // parts)
-
-
-def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
-    """Return counts in proportion to the real ones by largest remainders; 1 where any is."""
-    if n < np.count_nonzero(real_counts):
-        raise InputError(
-            f"n_synthetic = {n}: must be at least {np.count_nonzero(real_counts)}, one row for"
-            f" each {'label' if len(real_counts) == 1 else 'pair of group and label'}"
-        )
-    real_counts = real_counts.ravel()
-    needed = (real_counts > 0).astype(int)
-    quota = (n - needed.sum()) * real_counts / real_counts.sum()
-    counts = needed + np.floor(quota).astype(int)
-    largest = np.argsort(-(quota % 1), kind="stable")[: n - counts.sum()]
-    counts[largest] += 1
-    return counts
-
-
-def _matching_rows(
-    rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray
-) -> np.ndarray:
-    """Return [N_s] indices of real rows of the wanted group and label, few of them twice."""
-    if len(s) == len(real.s) and np.array_equal(s, real.s) and np.array_equal(y, real.y):
-        return np.arange(len(s))
-    order = rng.permutation(len(real.s))
-    chosen = np.empty(len(s), int)
-    for pair in set(zip(s.tolist(), y.tolist(), strict=True)):
-        wanted = np.flatnonzero((s == pair[0]) & (y == pair[1]))
-        pool = order[(real.s[order] == pair[0]) & (real.y[order] == pair[1])]
-        if len(pool) == 0:
-            names = f"group {pair[0]} and " * bool(s.any()) + f"label {pair[1]:+g}"
-            raise InputError(f"start = 'real': no real row has {names}")
-        chosen[wanted] = np.resize(pool, len(wanted))
-    return chosen
+        return Encoded(rng.uniform(*PUBLIC_STARTS[config.start], size=shape), s, y)
+    spread = [column.std() for column in rows.x.T]  # one by one: they may be a million
+    return Encoded(rows.x.mean(axis=0) + spread * rng.standard_normal(shape), s, y)

@@ -20,7 +20,6 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.sparse.linalg import cg
 
 from synthfair.distill.losses import regularized_hessian, regularized_loss
-from synthfair.errors import InputError
 from synthfair.model import Model, Rows
 from synthfair.release.settings import DistillConfig
 
@@ -41,6 +40,15 @@ class Function(NamedTuple):
 
     value: Callable[[jax.Array], jax.Array]
     hessian: Callable[[jax.Array], jax.Array]
+
+
+def regularized(model: Model, rows: Rows, lambda_theta: jax.Array | float) -> Function:
+    """Return the regularised loss on rows, eq. (11), as a function of theta [p]."""
+    unravel = ravel_pytree(model.init(rows.a.shape[1]))[1]
+    return Function(
+        lambda theta: regularized_loss(model, unravel(theta), rows, lambda_theta),
+        lambda theta: regularized_hessian(model, unravel(theta), rows, lambda_theta),
+    )
 
 
 # A linear solver solves H v = c for Hessians H, and remembers how it did so last: ``init`` returns
@@ -248,30 +256,16 @@ class Newton:
 
 
 @partial(jax.jit, static_argnames="model")
-def train(
-    rows: Rows,
-    lambda_theta: jax.Array | float,
-    *,
-    model: Model,
-    tolerance: jax.Array | float | None = None,
-    max_iterations: jax.Array | int = 1000,
-) -> InnerSolution:
+def train(rows: Rows, lambda_theta: jax.Array | float, *, model: Model) -> InnerSolution:
     """Return the params of a model trained on rows, Wu et al. (2024) eq. (15).
 
     Args:
         rows: real or synthetic.
         lambda_theta: see :func:`synthfair.distill.losses.regularized_loss`.
         model: what is trained.
-        tolerance: of the solution; that of :func:`default_tolerance` if not given.
-        max_iterations: at most so many L-BFGS iterations.
     """
-    params, settings = model.init(rows.a.shape[1]), (rows, lambda_theta)
-    start, unravel = ravel_pytree(params)
-    fun = Function(
-        lambda theta: regularized_loss(model, unravel(theta), *settings),
-        lambda theta: regularized_hessian(model, unravel(theta), *settings),
-    )
-    solver = Lbfgs(default_tolerance() if tolerance is None else tolerance, max_iterations)
+    start, unravel = ravel_pytree(model.init(rows.a.shape[1]))
+    fun, solver = regularized(model, rows, lambda_theta), Lbfgs(default_tolerance(), 1000)
     solution = solver.minimise(fun, start, Cholesky().init(fun, start))
     return solution._replace(params=unravel(solution.params))
 
@@ -305,9 +299,6 @@ def choose_method(
     """Return what the settings name for a problem, with Adam or another optimizer of x.
 
     Where they say "auto", the solvers that are faster for so many params as the problem has.
-
-    Raises:
-        InputError: the optimizer needs more than the gradient and the value of P(x).
     """
     large = len(problem.first_theta) >= MIN_ITERATED_PARAMS
     iterates = {"auto": large, "cholesky": False, "conjugate_gradient": True}[config.linear_solver]
@@ -318,17 +309,4 @@ def choose_method(
     # Systems of Newton's method that are solved by iteration need not be solved exactly.
     loose = ConjugateGradient(1e-3) if iterates else linear
     inner = Newton(tolerance, linear=loose) if steps else Lbfgs(tolerance)
-    if optimizer is None:
-        return Method(inner, linear, adam(config.learning_rate))
-
-    def once(x: jax.Array) -> Any:
-        state, update = optimizer.init(x), optax.with_extra_args_support(optimizer).update
-        return update(x, state, x, value=jnp.sum(x), grad=x)
-
-    try:
-        jax.eval_shape(once, problem.start)
-    except Exception as error:  # whatever a user's own code raises
-        raise InputError(
-            f"optimizer: cannot be used with the gradient and the value of P(x) alone: {error}"
-        ) from error
-    return Method(inner, linear, optimizer)
+    return Method(inner, linear, optimizer or adam(config.learning_rate))

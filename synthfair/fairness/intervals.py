@@ -223,11 +223,14 @@ def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> st
     return f"the gap on the {rows} is {value:.3f}{bounds}, and {request}"
 
 
-def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metric:
+def difference(
+    first: Metric | np.ndarray, second: Metric | np.ndarray, correlation: float = 0.0
+) -> Metric:
     """Return ``first - second`` with limits of the same tail, after Zou and Donner (2008).
 
-    Either may be an array [3, ...], too. It holds for independent estimates; of two models on the
-    same test rows, which tend to err together, the limits are too far apart rather than too near.
+    Either may be an array [3, ...], too. Estimates are taken for independent unless a correlation
+    is given; of two models on the same test rows, which tend to err together, the limits are then
+    too far apart rather than too near.
 
     Example:
         56 of 70 against 48 of 80, as in Newcombe (1998), who takes other limits of the rates:
@@ -238,9 +241,11 @@ def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metri
         [0.2, 0.044, 0.344]
     """
     (value, low, high), (other, other_low, other_high) = first, second
-    change = value - other
-    below = ((value - low) ** 2 + (other_high - other) ** 2) ** 0.5
-    above = ((high - value) ** 2 + (other - other_low) ** 2) ** 0.5
+    change, apart = value - other, 1 - correlation**2
+    x, y = value - low, other_high - other
+    below = ((x - correlation * y) ** 2 + apart * y**2) ** 0.5
+    x, y = high - value, other - other_low
+    above = ((x - correlation * y) ** 2 + apart * y**2) ** 0.5
     return Metric(change, change - below, change + above)
 
 

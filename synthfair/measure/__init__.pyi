@@ -9,18 +9,20 @@ from .collection import (
     read_collection,
     write_collection,
 )
-from .estimate import Estimate, Gap, Tally, diagnose_reports, estimate_gaps
+from .estimate import Tally, estimate_gaps
+from .gaps_file import GapsFile, MeasuredGap, MeasuredGroup
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
 from .plan import GapPlan, best_split, plan_gap
 
 __all__ = [
     "NO_VALUE",
     "Collection",
-    "Estimate",
-    "Gap",
     "GapPlan",
+    "GapsFile",
     "LaplaceValue",
     "LocalMechanism",
+    "MeasuredGap",
+    "MeasuredGroup",
     "RandomizedValue",
     "Report",
     "ReportSums",
@@ -28,7 +30,6 @@ __all__ = [
     "Tally",
     "aggregate_reports",
     "best_split",
-    "diagnose_reports",
     "estimate_gaps",
     "make_collection",
     "perturb_rates",

@@ -6,11 +6,11 @@ after it.
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -45,19 +45,6 @@ NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 ID_PATTERN = f"^[0-9a-f]{{{2 * ID_BYTES}}}$"
 """An id, in a text of one line."""
 
-WRONG_COLUMNS = "wrong number of columns"
-
-REASONS = (
-    WRONG_COLUMNS,
-    "missing",
-    "another collection",
-    "unknown group",
-    "value not possible",
-    "not a report id",
-    "repeated report",
-)
-"""Why a report may be rejected."""
-
 
 @dataclass
 class ReportSums:
@@ -71,15 +58,15 @@ class ReportSums:
     """
 
     tally: Tally
-    rejected: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    rejected: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     ids: SeenIds | None = None
 
 
 Batch = tuple[np.ndarray, dict[str, pa.Array], Sequence[tuple[int, str]]]
 """Consecutive lines of a file: the numbers [N] of those that have all columns, of which 1 is the
-first below any header; their cells [N] by column, null where there is nothing, texts but for values
-that are numbers; and of lines with too few columns, or too many, the number and what they have."""
+first below any header; their cells [N] by column, as texts, null where there is nothing; and of
+lines with too few columns, or too many, the number and what they have."""
 
 
 def aggregate_reports(
@@ -107,11 +94,11 @@ def aggregate_reports(
         >>> public = sf.measure.make_collection(("f", "m"), mechanism)
         >>> lines = f"{public.fingerprint},f,1\n{public.fingerprint},x,1\n"
         >>> file = io.BytesIO(("collection,group,value\n" + lines).encode())
-        >>> found = sf.measure.aggregate_reports([file], public, ids=None)
-        >>> found.tally.reports, found.rejected["unknown group"]
+        >>> sums = sf.measure.aggregate_reports([file], public, ids=None)
+        >>> sums.tally.reports, sums.rejected["unknown group"]
         (1, 1)
     """
-    sums = ReportSums(Tally(0.0, *np.zeros((3, len(collection.groups)))), ids=ids)
+    sums = ReportSums(Tally(0, *np.zeros((3, len(collection.groups)))), ids=ids)
     for path in paths:
         name = str(path) if isinstance(path, Path) else "standard input"
         for batch in _read(path, name, COLUMNS if ids else COLUMNS[1:]):
@@ -130,14 +117,16 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
         if not wrong.any():
             return
         first = int(np.argmax(wrong))
-        detail = f"column {column!r}: {_text_of(columns[column][first])}; {detail}"
+        # A text of Parquet need not be UTF-8.
+        text = bytes(columns[column][first].as_buffer() or b"").decode(errors="replace")[:60]
+        detail = f"column {column!r}: {text!r}; {detail}"
         sums.rejected[cause] += int(wrong.sum())
         sums.examples.setdefault(cause, f"{name}: row {rows[first]}: {detail}")
         valid[wrong] = False
 
     for row, detail in broken[:1]:
-        sums.rejected[WRONG_COLUMNS] += len(broken)
-        sums.examples.setdefault(WRONG_COLUMNS, f"{name}: row {row}: {detail}")
+        sums.rejected["wrong number of columns"] += len(broken)
+        sums.examples.setdefault("wrong number of columns", f"{name}: row {row}: {detail}")
     # Cells must be there, of this measurement, and possible.
     for column, cells in columns.items():
         missing = cells.is_null().to_numpy(zero_copy_only=False)
@@ -170,14 +159,6 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
     sums.tally = sums.tally.plus(tally(group[valid], value[valid], len(collection.groups)))
 
 
-def _text_of(cell: pa.Scalar) -> str:
-    """Return the cell as messages show it; a text of Parquet need not be UTF-8."""
-    try:
-        return repr(cell.as_py())[:60]
-    except UnicodeDecodeError:
-        return repr(cell.as_buffer().to_pybytes())[:60]
-
-
 def _indices(column: pa.Array, names: tuple[str, ...]) -> np.ndarray:
     """Return the positions of texts among the names; -1 for any other text."""
     options = compute.SetLookupOptions(pa.array(names, pa.string()))
@@ -186,12 +167,10 @@ def _indices(column: pa.Array, names: tuple[str, ...]) -> np.ndarray:
 
 
 def _numbers(column: pa.Array) -> np.ndarray:
-    """Return the cells as floats; not-a-number for a text that is no number."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = call(
-            "if_else", [_matches(column, NUMBER_PATTERN), column, pa.scalar(None, column.type)]
-        )
-    return column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
+    """Return the texts as floats; not-a-number for one that is no number."""
+    is_number = _matches(column, NUMBER_PATTERN)
+    numbers = call("if_else", [is_number, column, pa.scalar(None, column.type)])
+    return numbers.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
 
 
 def _matches(column: pa.Array, pattern: str) -> pa.Array:
@@ -223,30 +202,18 @@ def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterat
     # The defaults would hold the whole file, or a whole row group, in memory.
     reader = ParquetFile(file, pre_buffer=False, buffer_size=CSV_BLOCK_BYTES)
     _require(required, reader.schema_arrow.names, name)
-    kind = reader.schema_arrow.field("value").type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (text or pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-        raise InputError(f"{name}: column 'value': is {kind}; must be numbers or text")
     first = 1
     for rows in reader.iter_batches(batch_size=REPORT_BATCH_ROWS, columns=list(required)):
         # Writers may store texts as large strings, dictionaries or numbers.
-        columns = {
-            key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
-            for key in required
-        }
+        columns = {key: rows.column(key).cast(pa.string()) for key in required}
         yield np.arange(first, first + rows.num_rows), columns, ()
         first += rows.num_rows
 
 
 def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
     head = file.readline(MAX_LINE_BYTES)
-    try:
-        names = next(csv.reader([head.decode("utf-8-sig", errors="replace")]), [])
-    except csv.Error as error:
-        raise InputError(
-            f"{name}: does not begin with a line of CSV; lines must end in a line feed, and"
-            " compressed files, or Parquet from standard input, cannot be read"
-        ) from error
+    first_line = head.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    names = [name.strip('"') for name in first_line.split(",")]
     blocks = iter(lambda: file.read(CSV_BLOCK_BYTES) + file.readline(MAX_LINE_BYTES), b"")
     if len(names) == len(COLUMNS) and re.fullmatch(ID_PATTERN, names[0]):  # a report, and no header
         names, blocks = list(COLUMNS), itertools.chain([head], blocks)
@@ -286,10 +253,10 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
 def _require(required: Sequence[str], names: Sequence[str], source: str) -> None:
     for key in required:
         if (times := list(names).count(key)) != 1:
-            present = ", ".join(names)[:200] or "nothing"
             raise InputError(
                 f"{source}: column {key!r}: is there {times} times, and must be once; a file of"
-                f" reports begins with the line {','.join(COLUMNS)}; found {present}"
+                f" reports begins with the line {','.join(COLUMNS)}; this one with"
+                f" {', '.join(names)[:200]!r}. From standard input only CSV can be read"
             )
 
 

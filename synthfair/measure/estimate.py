@@ -40,13 +40,18 @@ import itertools
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from synthfair.errors import InputError
+from synthfair.fairness.intervals import difference
 from synthfair.measure.collection import Collection
+from synthfair.measure.gaps_file import GapsFile, MeasuredGap, MeasuredGroup
 from synthfair.measure.mechanisms import LocalMechanism
+
+if TYPE_CHECKING:
+    from synthfair.measure.aggregate import ReportSums
 
 MIN_NORMAL_REPORTS = 100
 """The least reports of a group for which their sum is taken as normal."""
@@ -59,79 +64,27 @@ class Tally(NamedTuple):
     """The sufficient statistics of any number of reports.
 
     Attributes:
-        clients: K, the number of reports of all groups.
+        reports: K, their number.
         counts: [d] number of reports that name the group.
         totals: [d] sum of their noisy values v'.
         squares: [d] sum of v'^2.
     """
 
-    clients: float
+    reports: int
     counts: np.ndarray
     totals: np.ndarray
     squares: np.ndarray
 
-    @property
-    def reports(self) -> int:
-        """Return the number of reports K as an integer."""
-        return round(self.clients)
-
     def plus(self, other: Tally) -> Tally:
         """Return the tally of both sets of reports."""
-        sums = map(np.add, self[1:], other[1:])
-        return Tally(self.clients + other.clients, *sums)
+        return Tally(self.reports + other.reports, *map(np.add, self[1:], other[1:]))
 
 
 def tally(group: np.ndarray, value: np.ndarray, groups: int) -> Tally:
     """Return the tally of reports: noisy groups [N], from 0 to groups - 1, and noisy values [N]."""
     counts = np.bincount(group, minlength=groups).astype(float)
     sums = (np.bincount(group, weights=power, minlength=groups) for power in (value, value * value))
-    return Tally(float(len(group)), counts, *sums)
-
-
-class Interval(NamedTuple):
-    """A confidence interval, by its lower and upper end."""
-
-    low: float
-    high: float
-
-
-class Gap(NamedTuple):
-    """The difference of two groups' means, second minus first, in units of v.
-
-    Attributes:
-        groups: their indices.
-        value: estimate, signed.
-        error: its standard error.
-        interval: with the requested confidence; [-2, 2] if the reports leave open how large one of
-            the groups is.
-    """
-
-    groups: tuple[int, int]
-    value: float
-    error: float
-    interval: Interval
-
-
-class Estimate(NamedTuple):
-    """The estimates of the groups' sizes, means and gaps from the reports.
-
-    Attributes:
-        reports: K.
-        shares: [d] of the clients, estimated or as given; an estimate may be below 0.
-        share_errors: [d] their standard errors.
-        means: [d] of v; not-a-number if the estimated share is not positive.
-        intervals: [d] of the means; [-1, 1] if the reports do not exclude a share of 0.
-        gaps: of every two groups.
-        confidence: of each interval by itself.
-    """
-
-    reports: int
-    shares: np.ndarray
-    share_errors: np.ndarray
-    means: np.ndarray
-    intervals: tuple[Interval, ...]
-    gaps: tuple[Gap, ...]
-    confidence: float
+    return Tally(len(group), counts, *sums)
 
 
 class Means(NamedTuple):
@@ -150,22 +103,27 @@ class Means(NamedTuple):
 
 
 def estimate_gaps(
-    tally: Tally,
-    mechanism: LocalMechanism,
+    sums: ReportSums,
+    collection: Collection,
     *,
     confidence: float = 0.95,
     shares: Sequence[float] | None = None,
-) -> Estimate:
-    """Return the means of the groups, and the gap of every two.
+) -> GapsFile:
+    """Return the means of the groups, and the gap of every two, in the value's unit.
+
+    Estimates assume that every client used the mechanism of the public file, and that given shares
+    are those of the groups. If the reports contradict that, the intervals are not valid: the
+    warnings of the result name the contradictions.
 
     Args:
-        tally: of at least two reports of all d groups.
-        mechanism: that made the reports.
+        sums: of at least two reports.
+        collection: the public file.
         confidence: of each interval by itself, above 0 and below 1.
         shares: [d] of the groups, positive and of sum 1, if known; else they are estimated.
 
     Returns:
-        Estimates in units of v, from -1 to 1.
+        Estimates; what the reports leave open is not-a-number, and its interval the whole range.
+        Groups without a value have no mean.
 
     Raises:
         InputError: too few reports, or an invalid confidence or share.
@@ -175,30 +133,44 @@ def estimate_gaps(
 
         >>> import numpy as np
         >>> import synthfair as sf
+        >>> public = sf.measure.make_collection(("f", "m"), sf.measure.RandomizedValue(2, 2.0, 2.0))
         >>> size, total = np.array([1000.0, 1000.0]), np.array([200.0, -200.0])
-        >>> tally = sf.measure.Tally(2000, counts=size, totals=total, squares=size)
-        >>> (gap,) = sf.measure.estimate_gaps(tally, sf.measure.RandomizedValue(2, 2.0, 2.0)).gaps
-        >>> round(gap.value, 2)  # -0.4 without the noise, which pulls means towards 0
-        -0.6
-        >>> gap.interval.low < gap.value < gap.interval.high < 0
+        >>> sums = sf.measure.ReportSums(sf.measure.Tally(2000, size, total, size))
+        >>> (gap,) = sf.measure.estimate_gaps(sums, public).gaps
+        >>> round(gap.value, 2)  # -0.2 without the noise, which pulls means towards each other
+        -0.3
+        >>> gap.low < gap.value < gap.high < 0
         True
     """
     require_confidence(confidence)
+    tally, mechanism, names = sums.tally, collection.make_mechanism(), collection.groups
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
     means = estimate_means(tally, mechanism, shares)
     limits = limits_of_means(tally, mechanism, means, NormalDist().inv_cdf((1 + confidence) / 2))
 
+    ends = collection.lower + (1 + np.array([means.values, *limits.clip(-1, 1)])) * collection.unit
+    ends[:, [i for i in range(len(names)) if i not in collection.compared]] = np.nan
+    columns = names, means.shares, means.share_errors, *ends
     gaps = []
-    for i, j in itertools.combinations(range(len(means.values)), 2):
-        value, variance = float(means.values[j] - means.values[i]), means.gap_variance(i, j)
-        error = math.inf if math.isnan(variance) else math.sqrt(max(variance, 0.0))
-        gaps.append(Gap((i, j), value, error, _gap_interval(i, j, means, limits)))
-    intervals = tuple(Interval(*ends) for ends in limits.T.clip(-1.0, 1.0).tolist())
-    return Estimate(
-        tally.reports, means.shares, means.share_errors, means.values, intervals, tuple(gaps),
-        confidence,
-    )  # fmt: skip
+    for i, j in itertools.combinations(collection.compared, 2):
+        value = collection.unit * float(means.values[j] - means.values[i])
+        low, high = (collection.unit * end for end in gap_interval(i, j, means, limits))
+        gaps.append(MeasuredGap(first=names[i], second=names[j], value=value, low=low, high=high))
+    return GapsFile(
+        format="synthfair-gaps/1",
+        reports=tally.reports,
+        rejected=sums.rejected,
+        confidence=confidence,
+        epsilon=collection.epsilon,
+        collection=collection.fingerprint,
+        groups=[
+            MeasuredGroup(name=name, share=share, error=error, mean=mean, low=low, high=high)
+            for name, share, error, mean, low, high in zip(*columns, strict=True)
+        ],
+        gaps=gaps,
+        warnings=_contradictions(tally, collection, means, shares_given=shares is not None),
+    )
 
 
 def require_confidence(confidence: float) -> None:
@@ -223,7 +195,7 @@ def estimate_means(
     tally: Tally, mechanism: LocalMechanism, shares: Sequence[float] | None = None
 ) -> Means:
     """Return shares, estimated unless given, and means, with errors to first order."""
-    clients, scale = tally.clients, mechanism.keep * mechanism.gain
+    clients, scale = tally.reports, mechanism.keep * mechanism.gain
     pi, t, u = tally.counts / clients, tally.totals / clients, tally.squares / clients
 
     # Unbiased estimates of p_j m_j and p_j, which are linear in the tally, and their covariances.
@@ -256,7 +228,7 @@ def limits_of_means(
     """
     nonzero = means.shares > deviations * means.share_errors
     p = means.shares[nonzero]
-    reported, total, square = (sums[nonzero] / tally.clients for sums in tally[1:])
+    reported, total, square = (sums[nonzero] / tally.reports for sums in tally[1:])
     alpha, beta = 1 / (mechanism.keep * mechanism.gain), means.beta
 
     def square_of(values: np.ndarray) -> np.ndarray:
@@ -274,7 +246,7 @@ def limits_of_means(
 
     # Limits solve (alpha t - m p)^2 = z^2 (constant + slope m^2) / K. Outside [-1, 1], where no
     # mean can be, the variance is taken to be that at the nearer end.
-    z2 = deviations**2 / tally.clients
+    z2 = deviations**2 / tally.reports
     mean = alpha * total / p
     side = np.array([-1.0, 1.0])[:, None, None]  # [side, bound of the variance, group]
     a, b, c = p**2 - z2 * slope, mean * p**2, (mean * p) ** 2 - z2 * constant
@@ -297,73 +269,43 @@ def limits_of_means(
         tail = np.maximum(tail, -side * (w3 - 3 * w1 * w2 + 2 * w1**3))
     variance = constant + slope * end**2
     skewness = np.divide(tail, variance, out=np.zeros_like(tail), where=variance > 0)
-    limit += side * max(z2 - 1 / tally.clients, 0.0) / 6 * skewness / p
+    limit += side * max(z2 - 1 / tally.reports, 0.0) / 6 * skewness / p
 
     limits = np.tile([[-np.inf], [np.inf]], len(nonzero))
     limits[:, nonzero] = limit[0].min(axis=0), limit[1].max(axis=0)
     return limits
 
 
-def _gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> Interval:
+def gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> tuple[float, float]:
     """Return the interval of the difference of two means with limits [2, d], within [-2, 2].
 
     Zou and Donner (2008), equation (11): as the normal interval of a difference, with the distances
     from the estimates to their limits in place of z times the standard errors.
     """
-    (x, x_low, x_high), (y, y_low, y_high) = (
-        (float(means.values[k]), *limits[:, k].tolist()) for k in (i, j)
-    )
-    if not all(map(math.isfinite, (x, x_low, x_high, y, y_low, y_high))):
-        return Interval(-2.0, 2.0)
+    first, second = np.array([means.values, *limits])[:, [i, j]].T
+    if not np.isfinite([first, second]).all():
+        return -2.0, 2.0
     covariance = means.covariance
     scale = math.sqrt(max(float(covariance[i, i] * covariance[j, j]), 0.0))
     correlation = float(covariance[i, j]) / scale if scale > 0 else 0.0
-
-    def distance(x: float, y: float) -> float:
-        return math.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0))
-
-    low = y - x - distance(y - y_low, x_high - x)
-    high = y - x + distance(y_high - y, x - x_low)
-    return Interval(min(max(low, -2.0), 2.0), min(max(high, -2.0), 2.0))
+    _, low, high = difference(second, first, min(max(correlation, -1.0), 1.0))
+    low, high = np.clip([low, high], -2.0, 2.0).tolist()
+    return low, high
 
 
-def diagnose_reports(
-    tally: Tally, collection: Collection, shares: Sequence[float] | None = None
+def _contradictions(
+    tally: Tally, collection: Collection, means: Means, *, shares_given: bool
 ) -> list[str]:
-    """Return contradictions between reports and the public file, one a line; none if they fit.
-
-    Estimates assume that every client used the mechanism of the public file, and that given shares
-    are those of the groups. If the reports contradict that, the intervals are not valid.
-
-    Args:
-        tally: of at least one report.
-        collection: the public file.
-        shares: [d] of the groups, if they are said to be known.
-
-    Raises:
-        InputError: invalid shares.
-
-    Example:
-        Reports without noise show a larger gap than any clients could have:
-
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> mechanism = sf.measure.RandomizedValue(2, 1.0, 1.0)
-        >>> public = sf.measure.make_collection(("f", "m"), mechanism)
-        >>> size = np.array([5000.0, 5000.0])
-        >>> sf.measure.diagnose_reports(sf.measure.Tally(10_000, size, size, size), public)[0]
-        'f: the reports imply a mean of 1.9800, outside the range 0 to 1'
-    """
+    """Return contradictions between reports and the public file, one a line; none if they fit."""
     names, mechanism = collection.groups, collection.make_mechanism()
-    means = estimate_means(tally, mechanism, shares)
 
     # Shares that differ from the given ones, or that no group can have.
-    implied = mechanism.shares(tally.counts / tally.clients)
-    expected = implied.clip(0.0, 1.0) if shares is None else means.shares
-    error = np.sqrt(mechanism.share_variance(expected, tally.clients))
+    implied = mechanism.shares(tally.counts / tally.reports)
+    expected = means.shares if shares_given else implied.clip(0.0, 1.0)
+    error = np.sqrt(mechanism.share_variance(expected, tally.reports))
     # The second term of Bernstein's inequality, for few reports.
-    small = MAX_CHANCE_ERRORS**2 / 3 / (tally.clients * (mechanism.keep - mechanism.change))
-    verdict = "impossible" if shares is None else "not the given one"
+    small = MAX_CHANCE_ERRORS**2 / 3 / (tally.reports * (mechanism.keep - mechanism.change))
+    verdict = "not the given one" if shares_given else "impossible"
     lines = [
         f"{names[i]}: the reports imply a share of {implied[i]:.4f} ± {error[i]:.4f},"
         f" which is {verdict}"
@@ -382,10 +324,10 @@ def diagnose_reports(
 
     # A mean square of v' that the mechanism's noise does not have; for M_R it is always 1. Twice
     # the deviations, as squares of Laplace noise have a long upper tail.
-    square = float(tally.squares.sum()) / tally.clients
+    square = float(tally.squares.sum()) / tally.reports
     least = mechanism.changed_square
     most = least + mechanism.keep * float(mechanism.noisy_square(np.ones(())) - least)
-    far = 2 * MAX_CHANCE_ERRORS * math.sqrt(mechanism.square_variance / tally.clients)
+    far = 2 * MAX_CHANCE_ERRORS * math.sqrt(mechanism.square_variance / tally.reports)
     if not least - far <= square <= most + far:
         lines.append(
             f"values: the reports have a mean square of {square:.4g} in units of v, but the noise"

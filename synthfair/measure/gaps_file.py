@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -26,11 +26,6 @@ from synthfair.privacy.noise import (
     uniform,
 )
 from synthfair.settings import Checked, Count, Line, Undefined
-
-if TYPE_CHECKING:
-    from synthfair.measure.aggregate import ReportSums
-    from synthfair.measure.collection import Collection
-    from synthfair.measure.estimate import Estimate
 
 GAPS_NAME = "gaps.json"
 """The name of the file in a run's folder."""
@@ -105,42 +100,6 @@ def read_gaps(path: Path) -> GapsFile:
 def write_gaps(gaps: GapsFile, path: Path) -> None:
     """Write a gaps.json, whole or not at all."""
     write_json(path, gaps.model_dump(mode="json", exclude_unset=True))
-
-
-def gaps_of_reports(
-    estimate: Estimate, sums: ReportSums, collection: Collection, warnings: list[str]
-) -> GapsFile:
-    """Return the file of ``gap aggregate``, in the value's unit.
-
-    What is not finite is not-a-number, as are the means of groups that are not compared.
-    """
-    names, compared, unit = collection.groups, collection.compared, collection.unit
-    ends = np.column_stack([estimate.means, estimate.intervals])
-    ends = np.where(np.isfinite(ends), collection.lower + (1 + ends) * unit, np.nan)
-    ends[[i for i in range(len(names)) if i not in compared]] = np.nan
-    columns = names, estimate.shares, estimate.share_errors, *ends.T
-    groups = [
-        MeasuredGroup(name=name, share=share, error=error, mean=mean, low=low, high=high)
-        for name, share, error, mean, low, high in zip(*columns, strict=True)
-    ]
-    gaps = [
-        MeasuredGap(
-            first=names[i], second=names[j], value=unit * value, low=unit * low, high=unit * high
-        )
-        for (i, j), value, _, (low, high) in estimate.gaps
-        if {i, j} <= {*compared}
-    ]
-    return GapsFile(
-        format="synthfair-gaps/1",
-        reports=estimate.reports,
-        rejected=sums.rejected,
-        confidence=estimate.confidence,
-        epsilon=collection.epsilon,
-        collection=collection.fingerprint,
-        groups=groups,
-        gaps=gaps,
-        warnings=warnings,
-    )
 
 
 def noisy_counts(rows: Scored, epsilon: float, source: RandomBytes = system_entropy) -> np.ndarray:

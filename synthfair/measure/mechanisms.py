@@ -25,8 +25,9 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, discrete_laplace, uniform
 
-MAX_BUDGET = 500.0
-"""Keeps exp(epsilon) finite. Such an epsilon protects nobody; collections allow 30 at most."""
+MIN_BUDGET, MAX_BUDGET = 2**-29, 500.0
+"""Budgets in between keep exp(epsilon) finite, and a step or more from 0 to 1. The largest protects
+nobody; collections allow 30 at most."""
 
 LAPLACE_STEPS = 2**30
 """Scale of the Laplace noise of a value, in steps of its grid."""
@@ -57,10 +58,8 @@ class RandomizedGroup(ABC):
         if self.groups < 2:
             raise InputError(f"groups = {self.groups}: must be at least 2")
         for name, budget in (("epsilon1", self.epsilon1), ("epsilon2", self.epsilon2)):
-            if not 0 < budget <= MAX_BUDGET:
-                raise InputError(
-                    f"{name} = {budget:g}: must be above 0, and at most {MAX_BUDGET:g}"
-                )
+            if not MIN_BUDGET <= budget <= MAX_BUDGET:
+                raise InputError(f"{name} = {budget:g}: must be from 2^-29 to {MAX_BUDGET:g}")
 
     @property
     def keep(self) -> float:
@@ -127,8 +126,8 @@ class RandomizedValue(RandomizedGroup):
 
     Attributes:
         groups: d, at least 2.
-        epsilon1: budget of the group, above 0.
-        epsilon2: budget of the value, above 0.
+        epsilon1: budget of the group, from 2^-29 to 500.
+        epsilon2: budget of the value, likewise.
         gain: E[v' | v] / v if the group was kept.
         limit: largest |v'|.
         square_variance: largest variance of v'^2, whatever the clients' values.
@@ -188,10 +187,9 @@ class RandomizedValue(RandomizedGroup):
 class LaplaceValue(RandomizedGroup):
     """The mechanism M_L: the group by GRR, then v' = v + Lap(2 / epsilon2); v = 0 if it changed.
 
-    Guarantee, unit, relation and attributes: as of :class:`RandomizedValue`, with an epsilon2 of at
-    least 2^-29. Juarez and Korolova (2022), section 4, where the noise of a changed group is
-    Lap(k / epsilon2). Here k is 2: with two noises of different scale the ratio of their tails is
-    unbounded, and no epsilon is finite.
+    Guarantee, unit, relation and attributes: as of :class:`RandomizedValue`. Juarez and Korolova
+    (2022), section 4, where the noise of a changed group is Lap(k / epsilon2). Here k is 2: with
+    two noises of different scale the ratio of their tails is unbounded, and no epsilon is finite.
 
     Another departure from the paper: values and noise are whole multiples of a public step 1/m,
 
@@ -213,12 +211,6 @@ class LaplaceValue(RandomizedGroup):
 
     kind: ClassVar[Kind] = "laplace"
     gain: ClassVar[float] = 1.0
-
-    def __post_init__(self) -> None:
-        """Raise InputError for a parameter out of range."""
-        super().__post_init__()
-        if self.steps < 1:
-            raise InputError(f"epsilon2 = {self.epsilon2:g}: must be at least 2^-29")
 
     @property
     def steps(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,17 +22,10 @@ from synthfair.measure.mechanisms import MAX_BUDGET, MECHANISMS, Kind, LocalMech
 MIN_PLANNED_EPSILON = 1e-3
 MAX_PLANNED_CLIENTS = 10**15
 
-BEST_KIND: Kind = "randomized"
-"""M_R, whose largest variance over all values is the smaller one for every epsilon and number of
-groups: that variance occurs at values of -1 or 1, which one bit describes completely. M_L is better
-for values that are known to lie near the middle of their range; and, from about epsilon = 3, for
-the gap between the clients themselves instead of that of a population.
-"""
-
 
 def expected_tally(
     mechanism: LocalMechanism,
-    clients: float,
+    clients: int,
     shares: np.ndarray,
     means: np.ndarray,
     squares: np.ndarray | float = 1.0,
@@ -52,7 +46,7 @@ def expected_tally(
     return Tally(clients, clients * (q + (a - q) * shares), totals, clients * (same + other))
 
 
-def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray) -> float:
+def gap_variance(mechanism: LocalMechanism, clients: int, *groups: np.ndarray) -> float:
     """Return the variance of the estimated gap of two groups to first order.
 
     Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
@@ -75,7 +69,7 @@ def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndar
 
         def variance(mean: float) -> float:
             means[place] = mean
-            return gap_variance(mechanism, 1.0, shares, means)
+            return gap_variance(mechanism, 1, shares, means)
 
         low, middle, high = map(variance, (-1.0, 0.0, 1.0))
         bend = low + high - 2 * middle
@@ -85,7 +79,7 @@ def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndar
     return [np.zeros(2), np.ones(2), np.array([1.0, -1.0]), vertex(1), vertex(0)]
 
 
-def largest_variance(mechanism: LocalMechanism, shares: np.ndarray, clients: float) -> float:
+def largest_variance(mechanism: LocalMechanism, shares: np.ndarray, clients: int) -> float:
     """Return the largest variance, over all values, of the gap of groups with shares [2]."""
     values = hardest_means(mechanism, shares)
     return max(gap_variance(mechanism, clients, shares, means) for means in values)
@@ -133,7 +127,7 @@ def best_split(
 
     def error(share: float) -> float:
         mechanism = mechanism_at(kind, groups, lower, float(share))
-        return loss(mechanism) if loss else largest_variance(mechanism, equal, 1.0)
+        return loss(mechanism) if loss else largest_variance(mechanism, equal, 1)
 
     # The best point of a grid, and the best one next to it, which may be no better: at 1, for one.
     grid, step = np.linspace(0.04, 1.0, 25, retstep=True)
@@ -167,13 +161,18 @@ def plan_gap(
     precision: float | None = None,
     compared: Sequence[int] | None = None,
     confidence: float = 0.95,
-    kind: Kind = BEST_KIND,
+    kind: Kind = "randomized",
     unit: float = 1.0,
 ) -> GapPlan:
     """Return the plan with two of clients, epsilon and precision; the third is found.
 
     It is the precision that the two others give, the fewest clients, or the smallest epsilon, to
     one part in a thousand.
+
+    Of the mechanisms M_R, the default, has the smaller largest variance over all values, for every
+    epsilon and number of groups: that variance occurs at values of -1 or 1, which one bit describes
+    completely. M_L is better for values that are known to lie near the middle of their range; and,
+    from about epsilon = 3, for the gap between the clients themselves in place of a population's.
 
     Args:
         shares: [d] of the groups, roughly; positive and of sum 1.
@@ -207,7 +206,7 @@ def plan_gap(
     if clients is not None and not 2 <= clients <= MAX_PLANNED_CLIENTS:
         raise InputError(f"clients = {clients}: must be from 2 to {MAX_PLANNED_CLIENTS}")
 
-    loss = partial(largest_variance, shares=pair, clients=1.0)
+    loss = partial(largest_variance, shares=pair, clients=1)
     mechanism_of = cache(lambda epsilon: best_split(kind, len(shares), epsilon, loss))
 
     def plan(clients: Any, epsilon: Any) -> GapPlan:
@@ -261,11 +260,14 @@ def _half_width(
     mechanism: LocalMechanism, clients: int, pair: np.ndarray, confidence: float
 ) -> float:
     """Return half the width of the gap's interval, the largest over all values; at most 2."""
-    widest = 0.0
-    for means in hardest_means(mechanism, pair):
-        sums = expected_tally(mechanism, clients, pair, means)
-        (gap,) = estimate.estimate_gaps(sums, mechanism, confidence=confidence).gaps
-        widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
+    z, widest = NormalDist().inv_cdf((1 + confidence) / 2), 0.0
+    for values in hardest_means(mechanism, pair):
+        sums = expected_tally(mechanism, clients, pair, values)
+        means = estimate.estimate_means(sums, mechanism)
+        limits = estimate.limits_of_means(sums, mechanism, means, z)
+        low, high = estimate.gap_interval(0, 1, means, limits)
+        gap = float(means.values[1] - means.values[0])
+        widest = max(widest, high - gap, gap - low)
     return min(widest, 2.0)
 
 

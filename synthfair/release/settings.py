@@ -108,15 +108,14 @@ class DistillConfig(ReleaseSettings):
     """Number of synthetic rows; if not given, 200 for each pair of group and label of the schema,
     or, with labels = copy, as many as there are real rows."""
 
-    labels: Literal["balanced", "proportional", "copy"] = "balanced"
+    labels: Literal["balanced", "copy"] = "balanced"
     """Labels of the synthetic rows, and groups where the model reads them: equally many of each
-    pair; in the real rows' proportions (disclosed); or the real rows' own (disclosed, row by
-    row)."""
+    pair, or the real rows' own (disclosed, row by row)."""
 
-    start: Literal["range", "middle", "normal", "real"] = "range"
+    start: Literal["range", "middle", "normal"] = "range"
     """First synthetic features: uniform over the schema's range; or over its middle half, from
-    where pooled rows of unlike clients keep nearer to central training; normal with the real rows'
-    mean and variance (disclosed); or real rows (disclosed)."""
+    where pooled rows of unlike clients keep nearer to central training; or normal with the real
+    rows' mean and variance (disclosed)."""
 
     steps: int = Field(default=1000, ge=1, lt=2**31)
     """Steps of the optimizer; a search with max_gap may need fewer. The release has the synthetic

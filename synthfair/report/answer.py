@@ -9,18 +9,17 @@ from typing import Literal, NamedTuple
 
 from synthfair.fairness.intervals import (
     MIN_RATE_ROWS,
+    UNDEFINED,
     Verdict,
     difference,
     near_constant,
     size,
-    unfair_clients,
     verdict,
 )
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.fairness.target import DEFAULT_FAIR_GAP, Target
 from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
-from synthfair.report.text_table import as_text
 
 RATES_OF = {
     "spd": "selection rates",
@@ -214,9 +213,9 @@ class Headline(NamedTuple):
         limit: the gap up to which a model counts as fair enough.
         verdict: whether the gap is within the limit, see :func:`verdict`; or that the model is no
             better than one label for everybody, or not usable.
-        cost: accuracy lost by asking for fairness, if it is known.
+        cost: accuracy lost by asking for fairness; not-a-number where it is not known.
         sentence: all of it in words, see :func:`sentence`; the subject's name first, of several.
-        notes: what the sentence rests on, and what it leaves open.
+        why: the reason why the subject is the best of several.
     """
 
     subject: Summary
@@ -224,9 +223,9 @@ class Headline(NamedTuple):
     plain: Plain | None
     limit: float
     verdict: Answer
-    cost: Metric | None
+    cost: Metric
     sentence: str
-    notes: tuple[str, ...]
+    why: str
 
 
 def answer(overview: Overview, max_gap: float | None = None) -> Headline:
@@ -244,46 +243,14 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCE_METHODS] or runs
     rivals = [s for s in rivals if not one_label(s.runs[0].metrics.rates)] or rivals
-    wanted = [s.asked.max_gap for s in rivals if s.asked.max_gap]
+    wanted = (s.asked.max_gap for s in rivals if s.asked.max_gap)
     target = min(wanted, default=None) if max_gap is None else max_gap
     limit = DEFAULT_FAIR_GAP if target is None else target
     subject, why = _best(rivals, limit)
     first = subject.runs[0].metrics
     rest = [s for s in runs if s is not subject]
     reference = next((s for s in rest if not s.asked.fairness and s.is_like(subject)), None)
-    notes = [why] if len(rivals) > 1 else []
-
-    # What fairness costs.
-    cost, fairness = None, subject.asked.fairness
-    plain = _plain(subject, reference, overview.gap) if fairness else None
-    if plain and not isnan(plain.accuracy.value):
-        cost = difference(plain.accuracy, subject.accuracy)
-        chance = ", so it may be chance" if cost.low <= 0 <= cost.high else ""
-        source = reference.name if reference else "the server's other model of the same releases"
-        notes.append(
-            f"Fairness costs {as_text(cost)} of accuracy{chance}. Without a penalty: {source}. As"
-            " both have the same test rows, the interval is rather too wide."
-        )
-    elif fairness:
-        notes.append("To know what fairness costs, give this report a run without a penalty, too.")
-
-    # What the numbers rest on and leave open.
-    if (runs_of_seeds := len(subject.runs)) > 1:
-        notes.append(f"Means over {runs_of_seeds} seeds; the intervals hold for one of the runs.")
-    elif unfair := unfair_clients(
-        subject.gap,
-        first.client_gaps.get(overview.gap, {}),
-        subject.asked.client_limit if max_gap is None else max_gap,
-    ):
-        notes.append(f"{unfair[0].upper()}{unfair[1:]}.")
-    measures = (name for name in RATES_OF if name not in (overview.gap, ACCURACY_GAP))
-    gaps = {RATES_OF[name]: abs(getattr(first, name).value) for name in measures}
-    if views := [f"{rates} by {value:.3f}" for rates, value in gaps.items() if not isnan(value)]:
-        notes.append(f"By other measures the groups differ, too: {'; '.join(views)}.")
-    notes.append(
-        "Intervals say what other test rows from the same source would give, and nothing of other"
-        " times or places."
-    )
+    plain = _plain(subject, reference, overview.gap) if subject.asked.fairness else None
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
@@ -295,7 +262,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         target=subject.asked,
         limit=target,
         plain=plain,
-        is_plain=is_free or not fairness,
+        is_plain=is_free or not subject.asked.fairness,
         reads=subject.runs[0].reads_groups,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
@@ -305,25 +272,28 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         plain,
         limit,
         "no better" if near and judgement in ("yes", "probably") else judgement,
-        cost,
+        difference(plain.accuracy, subject.accuracy) if plain else UNDEFINED,
         f"{name}: {said}" if rest else said,
-        tuple(notes),
+        why if len(rivals) > 1 else "",
     )
 
 
 def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     """Return the best runs, and why they are."""
 
-    def order(key: float, *keys: float) -> tuple[float, ...]:
-        return (-inf if isnan(key) else key, *keys)
+    def merit(summary: Summary) -> tuple[float, float, float]:
+        """Return how sure it is that the gap is within the limit, and what decides then."""
+        sure = {"yes": 2, "probably": 1}.get(verdict(summary.gap_size, limit), 0)
+        merits = summary.accuracy.value, -summary.gap_size.value
+        accuracy, gap = (-inf if isnan(value) else value for value in merits)
+        return sure, accuracy if sure else gap, gap
 
-    verdicts = [verdict(s.gap_size, limit) for s in rivals]
-    best = max(rivals, key=lambda s: order(-s.gap_size.value))
+    best = max(rivals, key=merit)
     why = f"the one with the smallest gap; none is within {limit:g}"
-    for wanted in ("probably", "yes"):
-        if within := [s for s, given in zip(rivals, verdicts, strict=True) if given == wanted]:
-            best = max(within, key=lambda s: order(s.accuracy.value, -s.gap_size.value))
-            why = f"the most accurate of {len(within)} with a gap {VERDICTS[wanted][1]} {limit:g}"
+    if sure := merit(best)[0]:
+        within = VERDICTS[verdict(best.gap_size, limit)][1]
+        count = sum(merit(summary)[0] == sure for summary in rivals)
+        why = f"the most accurate of {count} with a gap {within} {limit:g}"
     why = (
         f"Of {len(rivals)} settings, {best.name} is {why}. It was chosen on these test rows: on"
         " others it is probably a little worse."

@@ -58,6 +58,8 @@ PLOT_STYLE = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "legend.frameon": False,
+    "lines.linewidth": 1.3,
+    "errorbar.capsize": 2,
 }
 
 NO_MATPLOTLIB = 'figures need matplotlib: pip install "synthfair[report]"'
@@ -91,8 +93,8 @@ class Series(NamedTuple):
         name: in the legend.
         x: values, or values with intervals.
         y: the same.
-        line: whether a line joins the points, and a band shows their intervals, not bars.
-        size: of the marks; 0 for a line alone.
+        line: whether a line joins the points.
+        size: of the marks.
         hollow: outlines, drawn above marks that are filled, so that both are seen.
         names: of the points, where they have some of their own.
     """
@@ -111,21 +113,17 @@ class Figure:
     """A figure that is drawn of some series.
 
     Attributes:
-        title: in words, read aloud where the figure cannot be seen.
         x_label: of the axis.
         y_label: of the axis.
         limit: where a vertical line stands, with its value.
         looks: of matplotlib's axes, such as ``xlim``.
-        note: what is said below it, with the title.
         series: in the legend's order; the first is drawn on top, but below hollow ones.
     """
 
-    title: str
     x_label: str = ""
     y_label: str = ""
     limit: float | None = None
     looks: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
     series: list[Series] = field(default_factory=list)
 
     def add(
@@ -145,10 +143,6 @@ class Figure:
             )
         ]
 
-    def svg(self) -> str:
-        """Return SVG text; the same numbers give the same bytes. Raises as :func:`styled`."""
-        return svg_text(self.draw(), self.title)
-
     def draw(self) -> Canvas:
         """Return the figure, by matplotlib. Raises as :func:`styled`."""
         names = [textwrap.fill(series.name, 60) for series in self.series]
@@ -157,48 +151,41 @@ class Figure:
             from matplotlib.figure import Figure as Canvas
 
             canvas = Canvas(figsize=(4.8, 3.0 + 0.17 * rows), layout="constrained")
-            axes, keys = canvas.subplots(), []
-            for i, series in enumerate(self.series):
-                keys += _draw_series(axes, series, i)
+            axes = canvas.subplots()
+            lines = [_draw_series(axes, series, i) for i, series in enumerate(self.series)]
+            canvas.legend(lines, names, loc="outside lower left")
             axes.set(xlabel=self.x_label, ylabel=self.y_label, **self.looks)
             if self.limit is not None:
                 axes.axvline(self.limit, color="black", linestyle=":", linewidth=1)
                 place = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
                 axes.annotate(f"limit {self.limit:g}", (self.limit, 1), **place)
-            legend = canvas.legend(keys, [""] * len(keys), loc="outside lower left")
-            for text, name in zip(legend.get_texts(), names, strict=True):
-                text.set_text(name)  # a legend would leave out a name that begins with _
         return canvas
 
 
-def _draw_series(axes: Axes, series: Series, i: int) -> list[Line2D]:
-    """Draw the series of an index; return what stands for it in the legend."""
+def _draw_series(axes: Axes, series: Series, i: int) -> Line2D:
+    """Draw the series of an index with its intervals; return its line, for the legend."""
     x, y = _with_bounds(series.x), _with_bounds(series.y)
-    color, layer = COLORS[i % len(COLORS)], 20 if series.hollow else 10 - i / 100
-    if series.line:
-        axes.fill_between(x[0], *y[1:], color=color, alpha=0.15, linewidth=0, zorder=1)
-    else:
-        bars: Any = {key: np.abs(v[1:] - v[0]) for key, v in (("xerr", x), ("yerr", y))}
-        bars |= {"ecolor": color, "elinewidth": 1, "capsize": 2, "zorder": layer}
-        axes.errorbar(x[0], y[0], fmt="none", **bars)
-    return axes.plot(
+    color = COLORS[i % len(COLORS)]
+    line, *_ = axes.errorbar(
         x[0],
         y[0],
+        xerr=np.abs(x[1:] - x[0]),
+        yerr=np.abs(y[1:] - y[0]),
         color=color,
         linestyle=DASHES[i % len(DASHES)] if series.line else "none",
-        linewidth=1.3,
-        marker=MARKERS[i % len(MARKERS)] if series.size else None,
+        marker=MARKERS[i % len(MARKERS)],
         markersize=series.size,
         markerfacecolor="none" if series.hollow else color,
-        zorder=layer,
+        zorder=20 if series.hollow else 10 - i / 100,
     )
+    return line
 
 
-def svg_text(canvas: Canvas, title: str) -> str:
+def svg_text(canvas: Canvas) -> str:
     """Return a figure of matplotlib as SVG text."""
     file = io.StringIO()
     with styled():
-        canvas.savefig(file, format="svg", metadata={"Date": None, "Title": title})
+        canvas.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
 
@@ -212,8 +199,7 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
     """Return accuracy against the size of the gap, of the runs spoken of and of all others."""
     subject, first = answer.subject, answer.subject.runs[0]
     gap = f"difference of {RATES_OF[overview.gap]}"
-    title = f"Accuracy against the {gap}, on test rows"
-    figure = Figure(title, f"{gap} (smaller is fairer)", "accuracy", answer.limit)
+    figure = Figure(f"{gap} (smaller is fairer)", "accuracy", answer.limit)
 
     def add(name: str, *summaries: Summary, **looks: Any) -> None:
         points = sorted(summaries, key=lambda s: s.gap_size.value)
@@ -243,12 +229,11 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
     ends = np.concatenate([_with_bounds(series.x).ravel() for series in figure.series])
     largest = max(np.nanmax(ends), 1.2 * answer.limit, 0.01)
     figure.looks = {"xlim": (-0.02 * largest, 1.06 * largest)}
-    figure.note = "Better is up and to the left; bars are 95 % intervals."
     return figure
 
 
 def group_metrics(
-    rates: Mapping[str, Rates], rows: Mapping[str, Mapping[str, LabelCounts]] | None = None
+    rates: Mapping[str, Rates], rows: Mapping[str, Mapping[str, LabelCounts]] | None
 ) -> dict[str, list[Metric]]:
     """Return the :data:`RATE_NAMES` of each group, with intervals where their rows are counted.
 
@@ -282,8 +267,7 @@ def group_figure(evaluation: Evaluation) -> Figure:
         "xticklabels": [name.replace(" ", "\n") for name in RATE_NAMES.values()],
     }
     looks = ticks | {"xlim": (-0.5, len(RATE_NAMES) - 0.5), "ylim": (0, 1)}
-    title = "Selection and error rates by group, with 95 % intervals"
-    figure = Figure(title, y_label="rate", looks=looks)
+    figure = Figure(y_label="rate", looks=looks)
     for i, (group, metrics) in enumerate(group_metrics(rates, evaluation.rows).items()):
         shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
         figure.add(group, (places + shift).tolist(), metrics)
@@ -347,8 +331,7 @@ def plot_tradeoff(
     metric = NOTION_METRICS[notion_of(notion)]
     if not evaluations:
         raise InputError("evaluations: there are none")
-    gap = f"difference of {RATES_OF[metric]}"
-    figure = Figure(f"Accuracy against the {gap}", gap, "accuracy", max_gap)
+    figure = Figure(f"difference of {RATES_OF[metric]}", "accuracy", max_gap)
     for name, evaluation in evaluations.items():
         figure.add(name, [size(evaluation.overall[metric])], [evaluation.overall["accuracy"]])
     first = next(iter(evaluations.values()))

@@ -130,9 +130,15 @@ def origin_facts(origin: Origin) -> dict[str, Any]:
 
 def header_facts(header: Header) -> dict[str, Any]:
     """Return the guarantee of a release, if it has one, and what it discloses."""
-    facts = guarantee_facts(header.guarantee) if header.guarantee else {}
-    private, hides_pairs = header.guarantee is not None, header.hides_pairs
-    return facts | {"discloses": disclosures(header.config, private, hides_pairs)}
+    return release_facts(header.config, header.guarantee, header.hides_pairs)
+
+
+def release_facts(
+    config: DistillConfig | SurrogateConfig, guarantee: Guarantee | None, hides_pairs: bool
+) -> dict[str, Any]:
+    """Return the same from what metrics.json has of a release."""
+    facts = guarantee_facts(guarantee) if guarantee else {}
+    return facts | {"discloses": disclosures(config, guarantee is not None, hides_pairs)}
 
 
 def disclosures(
@@ -175,15 +181,9 @@ def disclosures(
         "At least as much as publishing a model trained on the real rows. No differential privacy"
         " is claimed; not anonymous."
     ]
-    by_group = config.group_input
-    if config.labels == "proportional":
-        subject = "pair of group and label" if by_group else "label"
-        lines.append(f"The share of each {subject} among the real rows.")
     if config.labels == "copy":
-        subject = "group and the label" if by_group else "label"
+        subject = "group and the label" if config.group_input else "label"
         lines.append(f"The {subject} of every real row, in order, and the number of real rows.")
     if config.start == "normal":
         lines.append("Traces of the mean and the variance of each real feature, where it started.")
-    if config.start == "real":
-        lines.append("Real rows: it started at them, and some may be unchanged or nearly so.")
     return tuple(lines)

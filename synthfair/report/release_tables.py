@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 
 from synthfair.data.schema import RELEASE_COLUMNS
 from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
@@ -15,7 +16,6 @@ from synthfair.report.text_table import Table
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.data.encode import Clipping
-    from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.format import Inspection, Release
     from synthfair.release.settings import SurrogateConfig
@@ -38,15 +38,15 @@ benchmarks.privacy."""
 
 def clipping_table(clipping: Clipping) -> Table | None:
     """Return the client's columns whose values were clipped; None without any. Private."""
-    columns = list(clipping.clipped().items())
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in columns[:MAX_SHOWN_COLUMNS]
+        for name, c in clipping.clipped().items()
     ]
-    more = len(columns) > MAX_SHOWN_COLUMNS
-    title = "values clipped to the schema's bounds (private)"
-    caption = f"The {MAX_SHOWN_COLUMNS} most clipped of {len(columns)}." if more else ""
-    return Table(("column", "bounds", "below", "above"), rows, title, caption) if rows else None
+    columns, title = (
+        ("column", "bounds", "below", "above"),
+        "values clipped to the schema's bounds (private)",
+    )
+    return Table(columns, rows, title, max_rows=MAX_SHOWN_COLUMNS) if rows else None
 
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
@@ -94,27 +94,26 @@ def _shape(release: Release) -> str:
     return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own_columns}"
 
 
-def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
-    history, end, goal = distillation.history, distillation.reached, distillation.config.max_gap
-    baseline, rows, accuracy = distillation.baseline, _distilled(distillation.config), None
+def _distillation_facts(distillation: Distillation) -> dict[str, object]:
+    first, end, goal = distillation.history, distillation.reached, distillation.config.max_gap
+    baseline, rows = distillation.baseline, _distilled(distillation.config)
+    state, met = {True: "converged", False: "NOT CONVERGED"}, distillation.gap_met
+    inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
+    accuracy = plain = None
     if baseline:
         accuracy = f"{baseline.accuracy:.4f} on {rows}; the majority {baseline.majority:.4f}"
-    gap = f"{history.gap[0]:.4f} -> {end.gap:.4f} on {rows}"
-    if goal is not None:
-        verdict = "met" if distillation.gap_met else "NOT MET"
-        gap += f"; at most {goal:g} wanted: {verdict}, with penalty weight {distillation.rho_o:.3g}"
-        if baseline and baseline.plain_gap <= goal:
-            gap += f"; no penalty was needed: without one it is {baseline.plain_gap:.4f}"
-    state = {True: "converged", False: "NOT CONVERGED"}
-    inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
+        plain = goal and f"gap {baseline.plain_gap:.4f} on {rows}"
     return {
-        "objective": f"{history.objective[0]:.6f} -> {end.objective:.6f}",
-        "covariance": f"{history.covariance[0]:+.5f} -> {end.covariance:+.5f}",
-        "gap": gap,
+        "objective": f"{first.objective[0]:.6f} -> {end.objective:.6f}",
+        "covariance": f"{first.covariance[0]:+.5f} -> {end.covariance:+.5f}",
+        "gap": f"{first.gap[0]:.4f} -> {end.gap:.4f} on {rows}",
+        "gap wanted": goal and f"at most {goal:g}: {'met' if met else 'NOT MET'}",
+        "penalty weight": goal and f"{distillation.rho_o:.3g}",
         "inner problem": f"{inner}; gradient norm {end.gradient_norm:.1e}",
         "outer problem": f"{outer}; above its optimum by {distillation.outer_excess:.1e}",
         "accuracy": accuracy,
-        "steps": f"{len(history.objective) - 1}",
+        "without a penalty": plain,
+        "steps": f"{len(first.objective) - 1}",
     }
 
 
@@ -204,14 +203,13 @@ def ledger_table(ledger: Ledger) -> Table:
     for record in ledger.records():
         entry = record.what
         if entry.kind == "limit":
-            row = ("(limit)", f"{entry.epsilon:g}", f"{entry.delta:g}", "")
+            row = ("(limit)", entry.epsilon, entry.delta, "")
         elif (guarantee := entry.guarantee) is None:
             row = (entry.output, "no guarantee", "", "")
         else:
             counted = "" if entry.composition else ", on a condition: not in all"
             relation = guarantee.relation.replace("_", " ")
-            epsilon, delta = f"{guarantee.epsilon:g}{counted}", f"{guarantee.delta:g}"
-            row = (entry.output, epsilon, delta, relation)
+            row = (entry.output, f"{guarantee.epsilon:g}{counted}", guarantee.delta, relation)
         rows.append((record.time, *row))
     costs = ledger.spent()
     if costs.composition is None:
@@ -221,48 +219,34 @@ def ledger_table(ledger: Ledger) -> Table:
         limit = f", of at most {costs.limit.epsilon:g}" if costs.limit else "; no limit is set"
         total = f"In all epsilon = {costs.epsilon(delta):.3g} at delta = {delta:g}{limit}."
     columns = ("time", "release", "epsilon", "delta", "relation")
-    return Table(columns, rows, f"releases booked in {ledger.path}", total)
+    return Table(columns, rows, f"releases booked in {ledger.path}", total, "g")
 
 
-def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Table:
-    """Return a table of all that a release file holds and claims, and of what does not fit.
-
-    Groups and labels are called as in the schema, where one is given that fits; otherwise as in the
-    schema that the file holds.
-    """
+def inspection_table(inspection: Inspection) -> Table:
+    """Return a table of all that a release file holds and claims, and of what does not fit."""
     release, header = inspection.release, inspection.release.header
+    schema = header.table_schema
     signature = "none: anybody may have written this"
     if key := inspection.signature.public_key:
         client = inspection.client
         signer = "somebody unknown here" if client is None else repr(client)
         signature = f"valid, by {signer}, key {key}"
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
-
-    from synthfair.release.format import fitted
-
     # Rows of each pair of group and label, and the real ones for which they stand.
-    counts, names = [], header.table_schema
-    if schema and inspection.fits:
-        names, release = schema, fitted(release, schema)
-    pairs, numbers = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
-    for (s, y), n in zip(pairs.T, numbers, strict=True):
-        name = f"{names.label}={names.decisions[int(y > 0)]}"
+    weight, counts = release.weight, []
+    rows = pd.DataFrame({"s": release.s, "y": release.y, "weight": 1 if weight is None else weight})
+    pairs: Any = rows.groupby(["s", "y"])["weight"]
+    for (s, y), weights in pairs:
+        name = f"{schema.label}={schema.decisions[int(y > 0)]}"
         if RELEASE_COLUMNS[0] in header.own_columns:
-            name = names.pair(int(s), y)
-        stands = ""
-        if release.weight is not None:
-            weight = release.weight[(release.s == s) & (release.y == y)].sum()
-            stands = f", for {weight:,.0f} real ones"
-        counts.append(f"{name}: {n} rows{stands}")
+            name = schema.pair(s, y)
+        stands = "" if weight is None else f", for {weights.sum():,.0f} real ones"
+        counts.append(f"{name}: {len(weights)} rows{stands}")
     model = header.model
     if isinstance(header.config, DistillConfig):
         reads = "reads" if header.config.group_input else "does not read"
-        model += f"; it {reads} {names.sensitive_name}"
-    ranges = [
-        f"{name}: {f'{column.min():.4g} to {column.max():.4g}' if column.size else 'all missing'}"
-        for name, values in zip(header.names, release.x.T, strict=True)
-        for column in [values[~np.isnan(values)]]
-    ]
+        model += f"; it {reads} {schema.sensitive_name}"
+    ranges = pd.DataFrame(release.x, columns=header.names).agg(["min", "max"])
     settings = header.config.model_dump(exclude_defaults=True)
     facts = {
         "file": f"{inspection.path} ({inspection.size:,} bytes)",
@@ -274,7 +258,10 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         "kind": header.kind,
         "rows": _shape(release),
         "pairs": counts,
-        "range": ranges,
+        "range": [
+            f"{name}: {'all missing' if np.isnan(low) else f'{low:.4g} to {high:.4g}'}"
+            for name, (low, high) in ranges.items()
+        ],
         "model": model,
         "penalty": header.penalty or "chosen by the server",
         "setting": [f"{name} = {value}" for name, value in settings.items()] or "all the defaults",

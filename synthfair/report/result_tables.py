@@ -5,27 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 
-from synthfair.fairness.intervals import rate_interval
+from synthfair.fairness.intervals import UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import MIN_NORMAL_REPORTS
 from synthfair.metrics_file import Metrics
 from synthfair.report.answer import judged
-from synthfair.report.privacy_words import claim, guarantee_facts
+from synthfair.report.figures import RATE_NAMES, group_metrics
+from synthfair.report.privacy_words import claim, guarantee_facts, origin_facts, release_facts
+from synthfair.report.results import GAP_OF
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
+    from synthfair.fairness.intervals import LabelCounts
+    from synthfair.fairness.metrics import Rates
     from synthfair.federated import Training
     from synthfair.measure.aggregate import ReportSums
     from synthfair.measure.collection import Collection
     from synthfair.measure.gaps_file import GapsFile
-    from synthfair.metrics_file import Evaluation, Influences
+    from synthfair.metrics_file import Evaluation, Influences, MetricsFile
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
-    from synthfair.report.results import Overview
+    from synthfair.report.results import Overview, Result
     from synthfair.surrogate.fair import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
@@ -34,7 +39,7 @@ MAX_SHOWN_RELEASES = 20
 """Releases whose influence is shown on a terminal; metrics.json has all."""
 
 MAX_SHOWN_GAPS = 300
-"""Gaps in a printed table: those of every two of 25 groups."""
+"""Gaps that are shown on a terminal: those of every two of 25 groups."""
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -83,6 +88,45 @@ def metrics_table(
     return Table((title, *(METRIC_NAMES[name] for name in names)), rows)
 
 
+def rates_table(
+    rows: Mapping[str, Mapping[str, LabelCounts]] | None, *rates: Mapping[str, Rates]
+) -> Table:
+    """Return a table of the groups' rates, with intervals where their rows are counted."""
+    lines = [
+        (group, int(of[group].n), *metrics)
+        for of in rates
+        for group, metrics in group_metrics(of, rows).items()
+    ]
+    return Table(("group", "rows", *RATE_NAMES.values()), lines)
+
+
+def client_gap_table(result: Result, max_gap: float | None) -> Table | None:
+    """Return a table of whether each client's gap is within its limit; None if not measured."""
+    run, gap = result.metrics, GAP_OF[result.settings["notion"][0]]
+    if not run.client_gaps:
+        return None
+    limit = run.asked.client_limit if max_gap is None else max_gap
+    gaps = run.client_gaps.get(gap, {})
+    sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
+    rows = [(client, gap_size, verdict(gap_size, limit)) for client, gap_size in sizes.items()]
+    columns = ("test rows of", f"size of the {METRIC_NAMES[gap]}", f"at most {limit:g}?")
+    return Table(columns, rows)
+
+
+def guarantees_table(run: MetricsFile) -> Table | None:
+    """Return a table of what releases, or a training, guarantee and disclose; None if nothing."""
+    facts: dict[str, dict[str, Any]] = {}
+    if run.guarantee:
+        facts["all users"] = guarantee_facts(run.guarantee)
+    elif run.guarantees or (run.method == "single_shot" and not run.counts):
+        for name, config in run.config.items():
+            facts[name] = release_facts(config, run.guarantees.get(name), name in run.hides_pairs)
+    if run.counts:
+        facts["counts over all clients"] = origin_facts(run.counts)
+    rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]
+    return Table(("of", "what", "in words"), rows) if rows else None
+
+
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Return accuracy and SPD of methods on the same test rows, by weight of the penalty."""
     rows: list[tuple[object, ...]] = []
@@ -103,12 +147,12 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
     """Return records of the runs compared, with their costs, and whether a gap is in the limit."""
     records = []
     for s in overview.summaries:
-        means = {"accuracy": (s.accuracy, s.accuracy_spread)}
-        means[METRIC_NAMES[overview.gap]] = s.gap, s.gap_spread
         record: dict[str, object] = {"method": s.method}
-        for title, (mean, spread) in means.items():
-            several = f" ± {spread:.3f}" if len(s.runs) > 1 else ""
-            record[title] = mean.value if math.isnan(mean.value) else f"{mean.value:z.3f}{several}"
+        for name in ("accuracy", overview.gap):
+            values = [metric.value for metric in s.metrics(name)]
+            spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+            mean = fmean(values)
+            record[METRIC_NAMES[name]] = mean if math.isnan(mean) else f"{mean:z.3f}{spread}"
         if limit is not None:
             record[f"at most {limit:g}?"] = judged(s, limit)
         records.append(record | {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort)
@@ -129,21 +173,16 @@ def overview_tables(overview: Overview) -> Group:
     return Group(*tables)
 
 
-def influence_table(
-    influences: Influences,
-    signed_by: Mapping[str, str] | None = None,
-    most: int | None = MAX_SHOWN_RELEASES,
-) -> Table:
+def influence_table(influences: Influences, signed_by: Mapping[str, str] | None = None) -> Table:
     """Return a table of how far each release moves the model, the furthest first.
 
     Args:
         influences: by release.
         signed_by: names of clients by release; without them, there is no such column.
-        most: releases that are shown; all if None.
     """
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
     records = []
-    for name, influence in ranked[:most]:
+    for name, influence in ranked:
         remarks = ["OUTLIER"] * influence.outlier
         remarks += ["alone with a group and label"] * influence.alone
         record = {
@@ -162,9 +201,7 @@ def influence_table(
     )
     if not all(math.isnan(influence.weight) for _, influence in ranked):
         caption += " Weight: what one of its rows counts, by the trusted rows."
-    if most and len(ranked) > most:
-        caption += f" The {most} furthest of {len(ranked)}."
-    return Table.of(records, caption=caption)
+    return Table.of(records, caption=caption, max_rows=MAX_SHOWN_RELEASES)
 
 
 def influence_summary(influences: Influences) -> Table | str:
@@ -271,20 +308,19 @@ def alpha_warning(choice: DecisionChoice) -> str | None:
     )
 
 
-def gap_table(document: GapsFile, most: int | None = MAX_SHOWN_GAPS) -> Table:
-    """Return a table of the first gaps of a gaps.json, or of all."""
+def gap_table(document: GapsFile) -> Table:
+    """Return a table of the gaps of a gaps.json."""
     rows = []
-    for gap in document.gaps[:most]:
+    for gap in document.gaps:
         rate = f"{gap.rate.replace('_', ' ')}s: " if gap.rate else ""
         rows.append((f"{rate}{gap.second} - {gap.first}", Metric(gap.value, gap.low, gap.high)))
     count = f"{len(document.sites)} sites" if document.sites else f"{document.reports:,} reports"
-    more = most and len(document.gaps) > most
-    shown = f"the first {most} of {len(document.gaps):,}: the JSON has all; " if more else ""
     caption = (
-        f"{shown}{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
+        f"{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
         f" {100 * document.confidence:g} % intervals, each by itself"
     )
-    return Table(("gap", "value"), rows, caption=caption, form="z.4f")
+    columns = ("gap", "value")
+    return Table(columns, rows, caption=caption, form="z.4f", max_rows=MAX_SHOWN_GAPS)
 
 
 def estimate_tables(document: GapsFile) -> Group:

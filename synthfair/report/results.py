@@ -76,6 +76,13 @@ class Result(NamedTuple):
     federation: FederationFile | None = None
     model: TrainedModel | None = None
 
+    def metric(self, name: str) -> Metric:
+        """Return a metric over all test rows, the difference of the groups' accuracies too."""
+        if name != ACCURACY_GAP:
+            return self.metrics.overall[name]
+        n, *_, rate = np.array([*self.metrics.by_group.values()], float).T
+        return gap_interval(Shares(rate * n, n).of_at_least(self.metrics.min_group_rows))
+
     @property
     def seeds(self) -> tuple[int, ...]:
         """Return all seeds of the run: of the report, and of the clients."""
@@ -124,30 +131,23 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
             writes, or another of these files is not.
     """
-    places = [os.path.realpath(folder) for folder in folders]
-    for folder, place in zip(folders, places, strict=True):
-        if places.count(place) > 1:
+    paths = [Path(os.path.realpath(folder)) for folder in folders]
+    for folder, path in zip(folders, paths, strict=True):
+        if paths.count(path) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
+    root = os.path.commonpath([path.parent for path in paths] or [""])
+    names = ["-".join(map(as_text, path.relative_to(root).parts)) for path in paths]
+    if len({*names}) < len(names):
+        names = [f"{name}-{i}" for i, name in enumerate(names)]
     results = []
-    for name, folder in zip(run_names(folders), folders, strict=True):
-        present = {key: of for key, of in _READERS.items() if (folder / of[0]).exists()}
-        files = {key: read(folder / file) for key, (file, read) in present.items()}
+    for name, folder in zip(names, folders, strict=True):
+        files = {
+            key: read(folder / file)
+            for key, (file, read) in _READERS.items()
+            if (folder / file).exists()
+        }
         results.append(Result(folder, name, read_metrics(folder / METRICS), **files))
     return results
-
-
-def run_names(folders: Sequence[Path]) -> list[str]:
-    """Return the folders' own names, with as many of those above them as make them differ."""
-    parts = [
-        tuple(map(as_text, Path(os.path.realpath(folder)).parts[1:])) or ("run",)
-        for folder in folders
-    ]
-    names: list[str] = []
-    for depth in range(1, max(map(len, parts), default=0) + 1):
-        names = ["-".join(path[-depth:]) for path in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{name}-{i}" for i, name in enumerate(names)]
 
 
 class Summary(NamedTuple):
@@ -156,21 +156,32 @@ class Summary(NamedTuple):
     Attributes:
         method: its name, and the settings in which it differs from other runs, but for those that
             ask for fairness.
-        asked: how much fairness.
+        metric: by which the gap is measured.
         runs: at least one.
-        accuracy: mean; its interval's bounds are the means of the runs' bounds.
-        gap: the same, signed.
-        accuracy_spread: standard deviation over runs; 0 for a single one.
-        gap_spread: the same.
     """
 
     method: str
-    asked: Target
+    metric: str
     runs: tuple[Result, ...]
-    accuracy: Metric
-    gap: Metric
-    accuracy_spread: float
-    gap_spread: float
+
+    def metrics(self, name: str) -> list[Metric]:
+        """Return a metric of each run."""
+        return [run.metric(name) for run in self.runs]
+
+    @property
+    def accuracy(self) -> Metric:
+        """Return the mean accuracy; its interval's bounds are the means of the runs' bounds."""
+        return mean_metric(self.metrics("accuracy"))
+
+    @property
+    def gap(self) -> Metric:
+        """Return the mean of the signed gap, with bounds as of the accuracy."""
+        return mean_metric(self.metrics(self.metric))
+
+    @property
+    def asked(self) -> Target:
+        """Return how much fairness was asked for."""
+        return self.runs[0].metrics.asked
 
     @property
     def name(self) -> str:
@@ -284,14 +295,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
         names = [first.method.replace("_", "-") + (", surrogates" if first.server else "")]
         names += [f"{len(first.per_client)} clients"] if "tables" in differences else []
         names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differences]
-        metrics = [r.metrics.accuracy for r in runs], [_gap(r.metrics, gap) for r in runs]
-        accuracy, mean_gap = map(mean_metric, metrics)
-        spreads = (
-            float(np.std([m.value for m in column], ddof=1)) if len(runs) > 1 else 0.0
-            for column in metrics
-        )
-        method = "; ".join(names)
-        summaries.append(Summary(method, first.asked, tuple(runs), accuracy, mean_gap, *spreads))
+        summaries.append(Summary("; ".join(names), gap, tuple(runs)))
     return summaries
 
 
@@ -310,14 +314,6 @@ def _identity(result: Result, *keys: str) -> tuple[object, ...]:
     train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
     weights = metrics.weights.model_dump_json() if metrics.weights else None
     return (metrics.method, *data, train, weights, *settings)
-
-
-def _gap(metrics: MetricsFile, name: str) -> Metric:
-    if name != ACCURACY_GAP:
-        return metrics.overall[name]
-    n, *_, rate = np.array([*metrics.by_group.values()], float).T
-    errors = Shares(rate * n, n)
-    return gap_interval(errors.of_at_least(metrics.min_group_rows))
 
 
 def _words(values: tuple[object, ...]) -> str:

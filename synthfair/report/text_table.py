@@ -35,6 +35,7 @@ class Table:
         title: of the table.
         caption: below it.
         form: of numbers that are no integers.
+        max_rows: on a terminal; a page has all.
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
@@ -53,6 +54,7 @@ class Table:
     title: str = ""
     caption: str = ""
     form: str = "z.3f"
+    max_rows: int | None = None
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, object]], **looks: Any) -> Table:
@@ -99,9 +101,10 @@ class Table:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print it by rich, in the width that there is."""
         facts, columns = not self.columns, tuple(map(as_text, self.columns)) or ("", "")
-        words, cells = [self.is_text(i) for i in range(len(columns))], self.cells
+        words, cells = [self.is_text(i) for i in range(len(columns))], self.cells[: self.max_rows]
+        more = f" The first {len(cells)} of {len(self.rows):,}." * (len(cells) < len(self.rows))
         title = Text(printable(self.title), "table.title")
-        caption = Text(printable(self.caption), "table.caption")
+        caption = Text(printable(self.caption + more), "table.caption")
         widths = _widths(columns, [row for row in cells if row], words, options.max_width)
         if widths is None:  # a line for each title and value
             yield from filter(None, [title])

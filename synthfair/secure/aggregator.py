@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
-from synthfair.files import open_file, parse_as, read_as
+from synthfair.files import parse_as, read_as, read_bytes
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.ledger import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -33,9 +33,6 @@ from synthfair.secure.upload import read_upload, upload_bytes
 from synthfair.settings import Checked
 
 PARTIAL_SUM_DOMAIN, COMMITMENT_DOMAIN = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
-
-MAX_TOTAL_ENTRY_BYTES, MAX_CLIENT_KEY_BYTES, MAX_PARTIAL_SUM_HEAD_BYTES = 21, 67, 1000
-"""The size of an entry of an answer, of a client's key, and of the rest of it."""
 
 ANSWER_SUFFIX = ".answer"
 """The ending of a record."""
@@ -142,7 +139,9 @@ def receive(
     total, nonces, problems = np.zeros(task.what.length, np.uint64), dict[bytes, bytes](), []
     for upload in uploads:
         try:
-            source, content = upload if isinstance(upload, tuple) else _content(upload, task)
+            is_file = isinstance(upload, Path)
+            content = read_bytes(upload, upload_bytes(task)) if is_file else upload[1]
+            source = str(upload if is_file else upload[0])
             client, nonce, share = read_upload(content, task, secret, source=source)
         except InputError as error:
             problems.append(str(error))
@@ -154,7 +153,8 @@ def receive(
         nonces[client] = nonce
         total += share  # arrays of uint64 wrap around: mod 2^64
     if problems:
-        raise InputError("\n".join(problems))
+        # A line for each: clients choose the names of their files.
+        raise InputError("\n".join(printable(line).replace("\n", r"\n") for line in problems))
     if len(nonces) < task.least_clients:
         raise InputError(
             f"uploads: of {len(nonces)} clients; the task asks for {task.least_clients} at least"
@@ -163,17 +163,6 @@ def receive(
     pairs = b"".join(client + nonces[client] for client in clients)
     digest = hashlib.sha256(PARTIAL_SUM_DOMAIN + pairs).hexdigest()
     return UploadSum(total, tuple(client.hex() for client in clients), digest)
-
-
-def _content(path: Path, task: SumTask) -> tuple[str, bytes]:
-    """Return the name of a file for errors, and at most one byte more than an upload has."""
-    # In one line: clients choose the names of their files.
-    name = printable(str(path)).replace("\n", r"\n")
-    try:
-        with open_file(path) as file:
-            return name, file.read(upload_bytes(task) + 1)
-    except OSError as error:
-        raise InputError(f"{name}: cannot read: {reason(error)}") from error
 
 
 def answer(
@@ -222,11 +211,10 @@ def answer(
         return draft.model_copy(update={"signature": signature}).model_dump_json().encode()
 
     record = record_of(task, secret, records)
-    max_bytes = MAX_TOTAL_ENTRY_BYTES * task.what.length + MAX_CLIENT_KEY_BYTES * len(task.clients)
+    # The most digits of an entry, a client's key, and all the rest.
+    max_bytes = 21 * task.what.length + 67 * len(task.clients) + 1000
     try:
-        content = compute_once(
-            record, task.id.hex(), compute, max_bytes=max_bytes + MAX_PARTIAL_SUM_HEAD_BYTES
-        )
+        content = compute_once(record, task.id.hex(), compute, max_bytes=max_bytes)
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
     return parse_as(content, PartialSum, str(record))

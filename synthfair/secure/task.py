@@ -10,6 +10,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,7 +25,6 @@ from synthfair.files import (
     read_as,
     read_bytes,
     read_document,
-    whole_file,
     write_json,
     write_text,
 )
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-RECORDS, OWNER, ANSWERS_FORMAT = ".answers", "owner.id", "synthfair-answers/1"
-"""Ending of an aggregator's folder of answers; the file in it that says whose it is; its format."""
+RECORDS, OWNER = ".answers", "owner.id"
+"""The ending of an aggregator's folder of answers; the file in it that says whose it is."""
 
 
 class AggregatorKeys(Checked):
@@ -113,17 +113,10 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE_ENDING}")
     secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC_ENDING)
     with claimed(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force):
-        make_records(path.with_suffix(RECORDS), secret)
-        with whole_file(path, mode=OWNER_ONLY) as temporary:
-            temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_text(path.with_suffix(RECORDS) / OWNER, secret.records, mode=OWNER_ONLY)
+        write_json(path, secret.model_dump(mode="json"), mode=OWNER_ONLY)
         write_json(public_path, secret.public.model_dump(mode="json"))
     return public_path, secret.public
-
-
-def make_records(folder: Path, secret: AggregatorSecret) -> None:
-    """Make the folder of an aggregator's answers, with the id in it that its secret names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / OWNER, _owner(secret), mode=OWNER_ONLY)
 
 
 def require_records(folder: Path, secret: AggregatorSecret) -> None:
@@ -132,23 +125,17 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
     Raises:
         InputError: it is missing, or another aggregator's.
     """
-    try:
-        if read_document(folder / OWNER, MAX_KEY_BYTES) == _owner(secret):
+    with suppress(InputError):
+        if read_bytes(folder / OWNER, MAX_KEY_BYTES) == secret.records.encode():
             return
-    except InputError:
-        pass
     raise InputError(
         f"{folder}: not the folder of this key's answers, as keygen makes one with a key. If that"
         " is lost, nobody knows what this key has answered: make new keys"
     )
 
 
-def _owner(secret: AggregatorSecret) -> dict[str, str]:
-    return {"format": ANSWERS_FORMAT, "records": secret.records}
-
-
 def new_aggregator_secret() -> AggregatorSecret:
-    """Return new keys, by the system's entropy; their folder is made by :func:`make_records`.
+    """Return new keys, by the system's entropy; they have no folder of answers yet.
 
     Example:
         >>> from synthfair import secure

@@ -414,7 +414,7 @@ def _pool_surrogates(
     records, s, y = concatenated(releases.values())
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    n_groups, notion, compared = len(schema.groups), config.notion, ()
+    notion, compared = config.notion, ()
     # Gaps by label are not of rows whose labels go with groups that are made up.
     by_label = notion != "statistical_parity" and custom is None
     unpaired = tuple(
@@ -426,21 +426,38 @@ def _pool_surrogates(
     for name, pairs in estimated.items():
         for group, label in pairs if by_label else ():
             known[parts[name]] &= (s[parts[name]] != group) | (y[parts[name]] != label)
-    by, left_out = compared_groupings(table, schema, config, known)
+    pooled = pool_table(table, schema, config, custom, known)
     if config.max_client_gap is not None:
         if custom is not None:
             raise InputError(f"{name_of(custom)}: max_client_gap takes a penalty of the settings")
         paired = {name: rows_of for name, rows_of in parts.items() if name not in unpaired}
-        compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
-    named = named_penalty(config, n_groups=n_groups, by=by)
+        groupings = pooled.by or (tuple(range(pooled.n_groups)),)
+        compared = _clients_with_rows(table, paired, config, groupings)
+    return pooled._replace(
+        parts=parts, compared=compared, capped=capped, max_rows=most, unpaired=unpaired,
+        estimated=estimated, is_known=None if known.all() else known,
+    )  # fmt: skip
+
+
+def pool_table(
+    table: WeightedTable,
+    schema: Schema,
+    config: ServerConfig,
+    penalty: Penalty | None = None,
+    known: np.ndarray | bool = True,
+) -> Pool:
+    """Return the pool of rows in one place, of which a penalty by label compares the known ones.
+
+    Raises InputError: groups cannot be compared, or there is nothing to learn.
+    """
+    n_groups = len(schema.groups)
+    by, left_out = compared_groupings(table, schema, config, known)
     n_read = n_groups if config.group_input else 1
     rows = table.rows(n_groups=n_read, intercept=config.intercept)
-    ridge = ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept)
-    return Pool(
-        rows, parts, name_of(LinearModel()), config, ridge, n_groups, custom or named, compared,
-        capped, most, by, left_out, unpaired=unpaired, estimated=estimated,
-        is_known=None if known.all() else known,
-    )  # fmt: skip
+    ridge = ridge_of(config.C, table.weight.sum(), rows.a.shape[1], intercept=config.intercept)
+    penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
+    model, parts = name_of(LinearModel()), {"rows": slice(None)}
+    return Pool(rows, parts, model, config, ridge, n_groups, penalty, by=by, left_out=left_out)
 
 
 def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, float], ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,8 @@ from synthfair.data.schema import INTERCEPT
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import Metric
-from synthfair.fairness.penalties import named_penalty
-from synthfair.model import LinearModel
-from synthfair.server.pooling import compared_groupings, trained_model
+from synthfair.server.pooling import pool_table, train_pool
 from synthfair.sklearn.estimator import FairEstimator, as_pandas, encoded, warn
-from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -114,8 +111,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             ValueError: arrays that do not fit, or settings that are not allowed.
         """
         fairness = self._fairness(C=self.C)
-        free = fairness.rho == 0 and fairness.max_gap is None
-        if sensitive_features is None and not free:
+        if sensitive_features is None and fairness.asked.fairness:
             raise InputError(
                 "sensitive_features: None; give the group of each row, or rho=0 for none"
             )
@@ -125,25 +121,10 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             if sensitive_features not in getattr(x, "columns", ()):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
             sensitive_features = x[sensitive_features]
-        rows, weight, schema, _, labels, self.groups_ = self._read_arrays(
-            self._inputs(x), y, sensitive_features, sample_weight
-        )
-        self.schema_, self.classes_, by = schema, np.sort(labels), ()
-        if not free:
-            by, _ = compared_groupings(WeightedTable(*rows, weight), schema, fairness)
-        a = np.column_stack([rows.x, np.ones(len(rows.y))])
-        ridge = ridge_of(fairness.C, weight.sum(), a.shape[1], intercept=True)
-        penalty = named_penalty(fairness, n_groups=len(schema.groups), by=by)
-        problem: Any = GlobalProblem(a, rows.s, rows.y, weight, penalty, ridge)
-        if self._own_penalty:
-            from synthfair.surrogate.custom import CustomProblem  # loads JAX
-
-            problem = CustomProblem(problem, LinearModel(), self._own_penalty)
-        limit = fairness.max_gap
-        point = (
-            problem.solve(0.0 if free else fairness.rho) if limit is None else problem.meet(limit)
-        )
-        self.model_ = trained_model(point, schema, fairness)
+        table, labels = self._read_arrays(self._inputs(x), y, sensitive_features, sample_weight)
+        schema, limit = self.schema_, fairness.max_gap
+        pooled = pool_table(table, schema, fairness, self._own_penalty)
+        self.model_, point = cast(Any, train_pool(pooled, schema))
         self._sign = 1.0 if labels[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients

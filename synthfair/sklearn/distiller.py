@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
+from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 from synthfair.release.settings import DistillConfig
 from synthfair.sklearn.estimator import SHARED, FairEstimator, as_pandas, encoder_of, to_units, warn
@@ -73,7 +74,7 @@ class Distiller(FairEstimator):
         ((40, 2), [0, 1])
     """
 
-    keeps_shares: ClassVar[bool] = False
+    is_published: ClassVar[bool] = True
     lambda_theta: float = 1e-3
     n_synthetic: int | None = None
     steps: int = 1000
@@ -128,19 +129,12 @@ class Distiller(FairEstimator):
         }
         config = self._checked(DistillConfig, settings)
         table = as_pandas(X)
-        rows, weight, schema, learned, labels, self.groups_ = self._read_arrays(
-            table, y, sensitive_features, sample_weight
-        )
-        self.schema_, self.classes_, penalty = schema, np.sort(labels), self._own_penalty
-        if learned:
-            warn(
-                f"X: columns {learned}: bounds or categories are learned from the rows, and"
-                " so not public: what is made of the rows discloses them; give bounds= and"
-                " categories= from a codebook"
-            )
-        given: Any = {"weight": weight if np.ptp(weight) else None, "penalty": penalty}
+        (*real, weight), labels = self._read_arrays(table, y, sensitive_features, sample_weight)
+        schema, rows, weight = self.schema_, Encoded(*real), weight if np.ptp(weight) else None
         with jax.enable_x64(True):
-            client = distill_table(rows, schema, config, **given, source="X")
+            client: Any = distill_table(
+                rows, schema, config, weight=weight, penalty=self._own_penalty, source="X"
+            )
         release, self.converged_ = client.release, client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)

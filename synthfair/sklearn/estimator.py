@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,6 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, validat
 from synthfair.data.draft import DECLARED, draft_column
 from synthfair.data.encode import (
     Clipping,
-    Encoded,
     encode_inputs,
     expand,
     find_categories,
@@ -32,6 +31,7 @@ from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import Notion, PenaltyName
+from synthfair.surrogate.fair import WeightedTable
 
 Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
 """A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""
@@ -61,8 +61,8 @@ _Config = TypeVar("_Config", bound=BaseModel)
 class FairEstimator(BaseEstimator):
     """The settings that FairLogisticRegression explains, and the reading of rows by them."""
 
-    keeps_shares: ClassVar[bool] = True
-    """A flag: the schema may hold the shares of categories, which are statistics of the rows."""
+    is_published: ClassVar[bool] = False
+    """A flag: the schema is published, and should hold nothing that is learned from the rows."""
 
     rho: float = 10.0
     max_gap: float | None = None
@@ -106,11 +106,13 @@ class FairEstimator(BaseEstimator):
 
     def _read_arrays(
         self, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
-    ) -> TrainingRows:
-        """Return the rows that fit is given, checked and encoded by a schema of them.
+    ) -> tuple[WeightedTable, np.ndarray]:
+        """Return the encoded rows that fit is given, and the labels of y = -1 and of y = +1.
 
-        Without sensitive features, all rows are of one group; without weights, all count alike.
-        There is a UserWarning where more than a twentieth of a column lies outside of its bounds.
+        Without sensitive features, all rows are of one group; without weights, all count alike, and
+        rows that weigh 0 are left out. The schema of the rows, the classes and the groups become
+        attributes of the estimator. There is a UserWarning where more than a twentieth of a column
+        lies outside of its bounds.
 
         Raises:
             ValueError: as scikit-learn's checks do.
@@ -145,16 +147,17 @@ class FairEstimator(BaseEstimator):
                 )
                 _require_few(groups[name], len(s), name, sensitive_features)
                 s = s * len(groups[name]) + codes
+        self.classes_ = classes
         if self._positive(classes) == classes[0]:
             classes, labels = classes[::-1], 1 - labels
 
         # The schema of these columns, and the rows by it. A value that is not listed is refused,
         # which the schema itself allows for later rows.
         table = table[counted]
-        schema, learned = self._make_schema(table, classes, groups)
-        rows = Encoded(expand(encoded(table, schema.plain), schema), s, 2.0 * labels - 1)
-        names = groups.get(GROUP, np.array(schema.groups))
-        return TrainingRows(rows, weight[counted], schema, learned, classes, names)
+        self.schema_ = schema = self._make_schema(table, classes, groups)
+        self.groups_ = groups.get(GROUP, np.array(schema.groups))
+        x = expand(encoded(table, schema.plain), schema)
+        return WeightedTable(x, s, 2.0 * labels - 1, weight[counted]), classes
 
     def _read_table(
         self, x: Any, y: Any = "no_validation", *, reset: bool
@@ -191,8 +194,8 @@ class FairEstimator(BaseEstimator):
 
     def _make_schema(
         self, table: pd.DataFrame, classes: np.ndarray, groups: Mapping[str, np.ndarray]
-    ) -> tuple[Schema, list[str]]:
-        """Return the schema of a table, and the names of the columns learned from the rows.
+    ) -> Schema:
+        """Return the schema of a table, with y and the sensitive features as further columns.
 
         Columns are as the arguments say, or else as they are drafted; those of numbers stay
         numbers, and those with ``categories``, by argument or dtype, are these. A value that is
@@ -220,11 +223,17 @@ class FairEstimator(BaseEstimator):
             columns[name], cause = self._column(table[name], pair, listed)
             if cause != DECLARED:
                 learned.append(name)
+        if learned and self.is_published:
+            warn(
+                f"X: columns {learned}: bounds or categories are learned from the rows, and"
+                " so not public: what is made of the rows discloses them; give bounds= and"
+                " categories= from a codebook"
+            )
 
         texts = {name: tuple(map(str, values)) for name, values in roles.items()}
         columns |= {name: Categorical(categories=values) for name, values in texts.items()}
         try:
-            schema = Schema(
+            return Schema(
                 name="arrays",
                 label=LABEL,
                 positive=texts[LABEL][1],
@@ -236,21 +245,16 @@ class FairEstimator(BaseEstimator):
             )
         except ValidationError as error:
             raise refusal("X, y and sensitive_features", error) from error
-        return schema, learned
 
     def _column(
         self, values: pd.Series, pair: Any, categories: Any
     ) -> tuple[Numeric | Categorical, str]:
-        """Return a column as it is drafted, and why so; later values not listed are unknown.
-
-        A pair of bounds for all columns is for those of numbers alone.
-        """
-        is_number = pd.api.types.is_any_real_numeric_dtype(values)
+        """Return a column as it is drafted, and why so; later values not listed are unknown."""
         entry, cause = draft_column(
             values,
             additive=self.basis is not None,
             categories=categories,
-            bounds=pair if is_number or isinstance(self.bounds, Mapping) else None,
+            bounds=pair,
             quantities=True,
         )
         source = f"X: column {values.name!r}"
@@ -265,7 +269,7 @@ class FairEstimator(BaseEstimator):
             column = Categorical.model_validate(entry | {"unknown": unknown})
         except ValidationError as error:
             raise refusal(source, error) from error
-        if unknown and self.keeps_shares:
+        if unknown and not self.is_published:
             tidy = tidied(values.to_frame("x"), (), ["x"])["x"]
             position = find_categories(tidy, column.categories)
             counts = np.bincount(position[position >= 0], minlength=len(column.categories))
@@ -340,28 +344,6 @@ def _transform(x: Any, schema: Schema) -> np.ndarray:
 
 def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
     return np.array(encoder.get_params()["kw_args"]["schema"].encoded_names, dtype=object)
-
-
-class TrainingRows(NamedTuple):
-    """The rows that fit reads from its arguments, and the schema made of them.
-
-    Attributes:
-        rows: encoded; without those that weigh 0.
-        weight: [N] of the rows, positive.
-        schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
-            features see :func:`group_column`.
-        learned: names of the columns whose bounds or categories are of the rows.
-        labels: of y = -1 and of y = +1, which is that of ``pos_label``.
-        groups: values of the sensitive features, or combinations of those of several columns;
-            position is group index.
-    """
-
-    rows: Encoded
-    weight: np.ndarray
-    schema: Schema
-    learned: list[str]
-    labels: np.ndarray
-    groups: np.ndarray
 
 
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
@@ -456,24 +438,22 @@ def _by_name(argument: str, given: Mapping[Any, Any], table: pd.DataFrame) -> di
 
 
 def _bounds(table: pd.DataFrame, bounds: Bounds | None) -> dict[str, tuple[float, float]]:
-    """Return the bounds that are given, by column."""
-    given: Any = {} if bounds is None else bounds
-    if not isinstance(given, Mapping):
-        try:
-            low, high = (np.broadcast_to(np.asarray(end, float), table.shape[1]) for end in given)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"bounds: must be a pair (lower, upper) of numbers or of {table.shape[1]} numbers"
-                f" each, or such a pair by column: {error}"
-            ) from error
-        given = dict(zip(table.columns, zip(low, high, strict=True), strict=True))
-    pairs = _by_name("bounds", given, table)
-    for name, pair in pairs.items():
-        try:
-            low, high = map(float, pair)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"bounds: column {name!r}: {pair!r}; must be a pair of numbers"
-            ) from error
-        pairs[name] = low, high
-    return pairs
+    """Return the bounds that are given, by column; a pair for all is for columns of numbers."""
+    if isinstance(bounds, Mapping | None):
+        pairs = _by_name("bounds", bounds or {}, table)
+        return {name: _ends(f"bounds: column {name!r}", pair, ()) for name, pair in pairs.items()}
+    pairs = zip(table.columns, *_ends("bounds", bounds, table.shape[1]), strict=True)
+    is_number = pd.api.types.is_any_real_numeric_dtype
+    return {name: (lower, upper) for name, lower, upper in pairs if is_number(table[name])}
+
+
+def _ends(source: str, pair: Any, shape: Any) -> tuple[Any, Any]:
+    """Return the lower and the upper bounds of a shape. Raises InputError: they are no numbers."""
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(end, float), shape).tolist() for end in pair)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{source}: {pair!r}; must be a pair (lower, upper) of numbers, or for all columns of"
+            " arrays with a number for each"
+        ) from error
+    return lower, upper
