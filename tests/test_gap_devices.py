@@ -182,13 +182,9 @@ class TestCommands:
         assert document["rejected"]["value not possible"] == 1
         assert [gap["first"] + gap["second"] for gap in document["gaps"]] == ["fm"]
 
-    @pytest.mark.parametrize(
-        ("flags", "said"),
-        [(["--confidence", "1"], "confidence = 1"), (["--shares", "0.5", "0.6"], "shares")],
-    )
-    def test_flags_are_checked_before_reports_are_read(self, gap_file, flags, said, capsys):
-        assert main(["gap", "aggregate", str(gap_file), "nowhere.csv", *flags]) == 2
-        assert said in capsys.readouterr().err
+    def test_flags_are_checked_before_reports_are_read(self, gap_file, capsys):
+        assert main(["gap", "aggregate", str(gap_file), "nowhere.csv", "--confidence", "1"]) == 2
+        assert "confidence = 1" in capsys.readouterr().err
 
     def test_of_hundreds_of_groups_not_every_gap_is_printed(self, tmp_path, capsys):
         path, names = tmp_path / "g.json", [f"g{i}" for i in range(30)]

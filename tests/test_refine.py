@@ -19,7 +19,7 @@ from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.engine import run
-from synthfair.federated.exchange import DAMPING, ExchangeSums, derivatives
+from synthfair.federated.exchange import DAMPING, ExchangeSums
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.refine import Refine
 from synthfair.federated.single_rows import UserRows
@@ -82,7 +82,7 @@ def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_gro
     sums = total_at(algorithm, rows, user, jnp.asarray(thetas))
     for i, theta in enumerate(thetas):
         sums_there = ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
-        found = derivatives(penalty, price, C, theta, sums_there)
+        found = algorithm.derivatives(theta, sums_there)
         whole = pooled(rows, penalty)
         expected = whole.value(theta, price), *whole.hessian(theta, price)
         for own, other in zip(found, expected, strict=True):

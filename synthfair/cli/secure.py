@@ -1,22 +1,4 @@
-"""``python -m synthfair secure``: sums over clients whose parts nobody sees."""
-
-from __future__ import annotations
-
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import App, Parameter
-
-from synthfair.cli.parameters import Force, SchemaFile
-from synthfair.errors import InputError
-
-if TYPE_CHECKING:
-    import synthfair as sf
-
-secure = App(
-    name="secure",
-    help=r"""Sum over clients so that nobody sees a client's part, with noise.
+r"""Sums over clients with noise, so that nobody sees a client's part.
 
 Sums are counts of rows by group, label and a model's score, or those of which one private surrogate
 of all clients' rows is made. Each client cuts its part into shares, one for each of two or three
@@ -41,8 +23,23 @@ their answers give the noisy total, with differential privacy, and nobody sees a
         --output histogram.json
 
 Clients' keys are those of keygen without --aggregator.
-""",
-)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from synthfair.cli.parameters import Force, SchemaFile
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    import synthfair as sf
+
+secure = App(name="secure", help=__doc__)
 
 TaskFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
 
@@ -127,7 +124,7 @@ def plan(
                 "flags: --epsilon, --rows-per-client, --unit and --rows-per-user are of counts; a"
                 " surrogate's epsilon is in its settings, and its unit is one row"
             )
-        config: Any = load_release_config(surrogate, release="surrogate")[0]
+        config: Any = load_release_config(surrogate, release="surrogate")
         if config.relation != "add_or_remove":  # which every answer would refuse
             raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
         totals, release = read_opened(opened), output / "surrogate.parquet"

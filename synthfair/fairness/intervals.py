@@ -46,14 +46,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from synthfair.errors import named
 from synthfair.fairness.metrics import CONFIDENCE, NOTION_METRICS, Metric, Scored
 from synthfair.settings import Count
 
 MIN_RATE_ROWS = 30
 """A rate of fewer rows is hardly known: its interval is up to 0.37 wide."""
-
-MAX_NAMED = 5
-"""Small groups, or clients, that a warning names; metrics.json names all."""
 
 Verdict = Literal["yes", "probably", "probably not", "no", "not measured"]
 """Whether a gap is within a limit: surely where the whole interval says so, else by its value."""
@@ -373,13 +371,12 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
         "no": "unfair on average",
         "not measured": "on average not measured",
     }[verdict(size(overall), limit)]
-    named = [
+    gaps_of = [
         f"{n} {sizes[n].value:.3f} ({sizes[n].low:.3f} to {sizes[n].high:.3f})" for n in unfair
     ]
-    more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return (
         f"{average}, unfair at {len(unfair)} of {len(gaps)} clients with enough test rows:"
-        f" {', '.join(named[:MAX_NAMED])}{more}, where at most {limit:g} is fair enough. The"
+        f" {named(gaps_of)}, where at most {limit:g} is fair enough. The"
         " intervals of all clients hold together with 95 % (Bonferroni)"
     )
 

@@ -7,6 +7,7 @@ A method is a frozen model whose fields are its settings, and which trains by th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import jax
@@ -43,6 +44,10 @@ Count = Annotated[int, Field(ge=1, lt=2**31)]
 SMALLEST_ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
+
+NOT_COMPILED = {"rounds", "seed", "group_input", "cohort", "cohorts", "protection", "guarantee"}
+NOT_COMPILED |= {"start", "teacher"}
+"""Settings that no function of a round reads: other values need no other code."""
 
 _T = TypeVar("_T")
 Given = Annotated[_T, SkipValidation, WithJsonSchema({})]
@@ -108,19 +113,9 @@ class TrainConfig(Settings, Algorithm):
     one_place: ClassVar[bool] = False  # all rows are in one place, and each is a user by itself
     local_passes: ClassVar[bool] = False  # all clients make passes over their rows in each round
     takes_weights: ClassVar[bool] = False  # rows may have weights by group and label
-    counts_rows: ClassVar[bool] = False  # rows are counted, with noise that no seed repeats
-    teaches: ClassVar[bool] = False  # users learn labels of their own before the rounds
-    resumes: ClassVar[bool] = True  # an interrupted run goes on, and does not begin anew
     is_job: ClassVar[bool] = True  # organisations can train so, each one user
     unconstrained: ClassVar[Mapping[str, str | float]] = {}  # what leaves the constraint out
     unsettled: ClassVar[str] = ""  # what to say of rounds that did not end well
-
-    # Settings that no function of a round reads: other values need no other code.
-    not_compiled: ClassVar[frozenset[str]] = frozenset(
-        {"method", "hidden", "group_input", "rounds", "seed", "cohort", "sampling", "epsilon"}
-        | {"delta", "secure", "notion", "also", "counts_share", "counts_epsilon"}
-        | {"cohorts", "protection", "guarantee"}
-    )
 
     # The settings of which method
 
@@ -138,7 +133,7 @@ class TrainConfig(Settings, Algorithm):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Make the class a pytree of its numbers and arrays."""
-        names = [name for name in cls.model_fields if name not in cls.not_compiled]
+        names = [name for name in cls.model_fields if name not in NOT_COMPILED]
 
         def flatten(method: Self) -> tuple[list[Any], tuple[Any, ...]]:
             read = {name: getattr(method, name) for name in names}
@@ -327,17 +322,17 @@ class InCohorts(Private):
         if clip is None:
             return method
         sums = SampledSums(n, cohorts.size, self.rounds, self.sampling)
-        reports: dict[Summed, tuple[SampledSums, float]] = {"reports": (sums, clip)}
+        promise = partial(self.promise, n, "users", {"reports": (sums, clip)})
         if not self.secure:
-            guarantee = self.promise(n, "users", reports)
+            guarantee = promise()
             noise = guarantee.samples[0].noise if guarantee else 0.0
             return method.bound(protection=Protection(clip, noise), guarantee=guarantee)
         multiplier = None
         if self.epsilon is not None and self.delta is not None:
             multiplier = noise_for_shares((sums,), self.epsilon, self.delta)
-        length, relation = engine.report_size(method, data.users)[0], sums.relation
-        shared = engine.shared(length, clip=clip, relation=relation, multiplier=multiplier)
+        length = engine.report_size(method, data.users)[0]
+        shared = engine.shared(length, clip=clip, relation=sums.relation, multiplier=multiplier)
         # The guarantee rests on one aggregator's noise.
         noise = float(shared.noise) / engine.AGGREGATORS**0.5
-        guarantee = self.promise(n, "users", reports, shares=shared.shares, noise=noise)
+        guarantee = promise(shares=shared.shares, noise=noise)
         return method.bound(protection=shared, guarantee=guarantee)

@@ -39,7 +39,6 @@ class Counting(NoisySteps):
     """Privacy budget of the counts over all clients, for one row; on top of the training's epsilon.
     Without it counts are exact."""
 
-    counts_rows: ClassVar[bool] = True
     is_job: ClassVar[bool] = False
 
     @model_validator(mode="after")
@@ -69,8 +68,6 @@ class PrivFairFLPre(Counting):
     weight_method: WeightMethod = "kamiran_calders"
     """How weights follow from counts: pairs of group and label weigh the same (``published``), or
     the two become independent."""
-
-    resumes: ClassVar[bool] = False
 
     @property
     def asked(self) -> Target:
