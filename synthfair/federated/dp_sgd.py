@@ -10,7 +10,7 @@ import jax
 from synthfair.federated.clipping import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.engine import add_noise
 from synthfair.federated.fedavg import Averaging
-from synthfair.federated.method import SMALLEST_ROWS, AtLeast0, Given, Private, given
+from synthfair.federated.method import AtLeast0, Given, Private, given
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
@@ -45,7 +45,7 @@ class NoisySteps(Averaging, Private):
         steps = users.steps(batch=batch, epochs=self.local_epochs)
         method = self.bound_to(data, batch=batch, local_steps=steps, row_weights=data.row_weights)
         sums = method.sums(users, self.rounds)
-        guarantee = self.promise(users.smallest, SMALLEST_ROWS, {"gradients": (sums, clip)})
+        guarantee = self.promise(users.smallest, {"gradients": (sums, clip)})
         noise = guarantee.samples[0].noise / clip if guarantee else 0.0
         return method.bound(noise=noise, guarantee=guarantee)
 

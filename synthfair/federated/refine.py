@@ -84,17 +84,13 @@ class Refine(NewtonSteps, InCohorts):
         {"hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"}
     )
     additive: ClassVar[bool] = True
+    by_rows: ClassVar[bool] = True
     unsettled: ClassVar[str] = "refine has not come to the optimum: more rounds"
 
     @property
     def asked(self) -> Target:
         """Fairness is asked for by the weight of the penalty."""
         return Target(by="weight", amounts=(self.rho,))
-
-    @property
-    def counts_by_rows(self) -> bool:
-        """Return whether a client weighs as much as the rows that it says it has."""
-        return self.clip is None
 
     def plan(self, data: UserData) -> Refine:
         """Return the method. Raises InputError: the start is of another number of inputs."""

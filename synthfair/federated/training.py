@@ -22,7 +22,6 @@ from synthfair.fairness.target import Target
 from synthfair.federated import engine
 from synthfair.federated.engine import CheckpointFile, RoundRecord, RunProgress
 from synthfair.federated.method import TrainConfig
-from synthfair.federated.privfairfl import counts_bytes
 from synthfair.federated.users import UserData, Users, assign_users, make_user_data
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
@@ -125,7 +124,7 @@ def train_table(
         method = config.plan(data)
 
         # A guarantee is booked once, and buys the seed of the noise.
-        fingerprint = _fingerprint(data, config, method.guarantee, noise_seed)
+        fingerprint = _fingerprint(data, method, noise_seed)
         book, seed = Ledger(ledger, again=again), noise_seed
         guarantee = method.guarantee if seed is None else None
         purchase = Purchase(
@@ -138,15 +137,13 @@ def train_table(
         else:
             book.book(purchase)
         checkpoint = CheckpointFile.next_to(paths[0], fingerprint)
-        progress = checkpoint.load(engine.start(method, data.users, 0))
-        progress = progress or first_progress(method, data, seed)
 
         # Rounds, and what the model does on test rows.
         training = train_rounds(
             data,
             method,
             noise_seed=noise_seed,
-            progress=progress,
+            seed=seed,
             on_rounds=on_rounds,
             checkpoint=checkpoint,
         )
@@ -187,7 +184,7 @@ def train_rounds(
     config: TrainConfig,
     *,
     noise_seed: int | None = None,
-    progress: RunProgress | None = None,
+    seed: int | None = None,
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
@@ -201,10 +198,10 @@ def train_rounds(
         config: settings; or the method as ``config.plan(data)`` has bound it.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
-        progress: of an interrupted run; of a method that counts first, only before the first round.
+        seed: that was bought for the noise.
         on_rounds: called after each round.
-        checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
-            whoever reads it can undo the privacy of the run.
+        checkpoint: where a run is saved if it is interrupted, and goes on from. The file holds the
+            seed of the noise: whoever reads it can undo the privacy of the run.
 
     Raises:
         InputError: the settings do not fit the users, or training diverged.
@@ -226,7 +223,9 @@ def train_rounds(
     planned = config if config.cohorts else config.plan(data)
     method, counts = planned.count_first(data, noise_seed)
     method = method.bound(protection=method.protection._replace(seed=noise_seed))
-    first = progress = progress or first_progress(method, data, noise_seed)
+    saved = checkpoint and checkpoint.load(engine.start(method, data.users, 0))
+    seed = seed if noise_seed is None else noise_seed
+    first = progress = saved or first_progress(method, data, seed)
     users = method.teach(data.users, first.seed)
 
     # The rounds, which Ctrl-C interrupts and a checkpoint continues.
@@ -269,24 +268,26 @@ def train_rounds(
 def _cost(method: TrainConfig, users: Users, counts: ScoreHistogram | None) -> Cost:
     """Return what each user of a cohort sends in all rounds, with the counts of all users."""
     n, senders, rounds = len(users), method.cohorts.size, method.rounds
+
+    def shares_bytes(length: int) -> int:
+        """Return the bytes of a user's shares of so many numbers."""
+        return engine.AGGREGATORS * Sharing(bytes(32), length, engine.AGGREGATORS).message_bytes
+
     if method.one_place:  # rows are sent once
         return Cost(n, 1, users.nbytes)
     size = engine.report_size(method, users)[1]
     if vectors := method.protection.vectors:
         # Where noise hides who was drawn, all users send; the others' are zeros.
-        senders = n if method.guarantee else senders
-        sharing = Sharing(bytes(32), vectors.length, engine.AGGREGATORS)
-        size = engine.AGGREGATORS * sharing.message_bytes
-    counted = n * counts_bytes(counts) if counts else 0
+        size, senders = shares_bytes(vectors.length), n if method.guarantee else senders
+    counted = n * shares_bytes(counts.array().size) if counts else 0
     return Cost(n, rounds + (counts is not None), size * senders * rounds + counted)
 
 
-def first_progress(
-    method: TrainConfig, data: UserData, noise_seed: int | None = None
-) -> RunProgress:
-    """Return a run before its first round, with a seed of its own where noise protects."""
-    seed = method.seed if method.guarantee is None else secrets.randbits(SECRET_BITS)
-    return engine.start(method, data.users, seed if noise_seed is None else noise_seed)
+def first_progress(method: TrainConfig, data: UserData, seed: int | None = None) -> RunProgress:
+    """Return a run before its first round; without a seed, noise that protects has a secret one."""
+    if seed is None:
+        seed = method.seed if method.guarantee is None else secrets.randbits(SECRET_BITS)
+    return engine.start(method, data.users, seed)
 
 
 def make_model(method: TrainConfig, data: UserData, progress: RunProgress) -> TrainedModel:
@@ -336,16 +337,14 @@ def rounds_csv(history: RoundRecord) -> str:
     return table.to_csv(float_format="%.10g", na_rep="nan", lineterminator="\n")
 
 
-def _fingerprint(
-    data: UserData, config: TrainConfig, guarantee: Guarantee | None, noise_seed: int | None
-) -> str:
+def _fingerprint(data: UserData, method: TrainConfig, noise_seed: int | None) -> str:
     """Return a sha256 of all that a run depends on; private, as it confirms guesses of the rows.
 
     The noise and the version are part of it: the same seed with noise of another size would give
     away both the noise and what it hides.
     """
-    promise = guarantee.model_dump_json() if guarantee else None
-    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {promise}"
+    promise = method.guarantee and method.guarantee.model_dump_json()
+    settings = f"{synthfair.__version__} {noise_seed} {method.model_dump_json()} {promise}"
     digest = hashlib.sha256(settings.encode())
     for leaf in jax.tree.leaves((data.users, data.row_weights, data.held_out)):
         digest.update(np.ascontiguousarray(leaf).data)

@@ -33,7 +33,7 @@ from synthfair.federated.clipping import (
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fedavg import Averaging
-from synthfair.federated.method import SMALLEST_ROWS, AtLeast0, Given, Positive, Share, given
+from synthfair.federated.method import AtLeast0, Given, Positive, Share, given
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import UserData, Users
@@ -335,7 +335,7 @@ class TwoPhase(FairPasses, NoisySteps):
             sums["teacher_gradients"] = teacher.sums(users), teacher.clip * SENSITIVITY
         sums["student_gradients"] = method.sums(users, self.rounds), clip
         condition = None if self.end_to_end else "teacher"
-        guarantee = self.promise(users.smallest, SMALLEST_ROWS, sums, condition=condition)
+        guarantee = self.promise(users.smallest, sums, condition=condition)
         noise = guarantee.samples[-1].noise / clip if guarantee else 0.0
         teacher = teacher.bound(noise=noise) if self.end_to_end else teacher
         return method.bound(noise=noise, guarantee=guarantee, teacher=teacher)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthfair.release.settings import SurrogateConfig
 from synthfair.report.text_table import Table
+from synthfair.report.words import render
 
 if TYPE_CHECKING:
     from synthfair.postprocess.histogram import Origin
@@ -151,39 +152,6 @@ def disclosures(
         private: whether noise protects the rows; not so if it came from a fixed seed.
         hides_pairs: whether sums by label and by group stand in place of those of some pairs.
     """
-    # Noise that protects bounds what can be learned, whatever the kind.
-    is_surrogate = isinstance(config, SurrogateConfig)
-    pairs = f"each pair of group and label with at least {config.k_min} real rows"
-    if config.epsilon is not None:
-        made_of = () if is_surrogate else ("The rows are distilled from private records.",)
-        budget = f"epsilon = {config.epsilon:g} and delta = {config.delta:g}"
-        if private:
-            bound = f"about any one row, at most what differential privacy with {budget} allows"
-            return (*made_of, f"What rows have in common; {bound}.")
-        return (
-            *made_of,
-            f"Of {pairs}, with noise: their number, how each column is distributed, and how columns"
-            " depend on each other.",
-            "The noise came from a fixed seed, for tests: anybody can subtract it.",
-        )
-    if is_surrogate:
-        hidden = "Of the other pairs: sums by label and by group over all of them."
-        return (
-            f"Of {pairs}: their number; how each column is distributed; two-way tables of as many"
-            " pairs of columns as connect all of them; means and products of numbers; averages of"
-            " smooth functions along models of the rows. The sums are rounded to multiples of 5"
-            " rows. No differential privacy is claimed; not anonymous.",
-            "Which pairs are missing: they have fewer rows, or none, or protect such a pair.",
-            *[hidden] * hides_pairs,
-        )
-    # A fair release without a guarantee, by its settings.
-    lines = [
-        "At least as much as publishing a model trained on the real rows. No differential privacy"
-        " is claimed; not anonymous."
-    ]
-    if config.labels == "copy":
-        subject = "group and the label" if config.group_input else "label"
-        lines.append(f"The {subject} of every real row, in order, and the number of real rows.")
-    if config.start == "normal":
-        lines.append("Traces of the mean and the variance of each real feature, where it started.")
-    return tuple(lines)
+    values = {"is_surrogate": isinstance(config, SurrogateConfig), "private": private}
+    text = render("disclosures.txt.j2", config=config, hides_pairs=hides_pairs, **values)
+    return tuple(text.splitlines())
