@@ -349,10 +349,11 @@ def _information_share(values: pd.Series, groups: pd.Series) -> float:
     """Return the share of the groups' entropy that a column tells, less what few rows make up."""
     from scipy.stats import entropy  # takes a while
 
-    joint = pd.crosstab(*(pd.factorize(s, use_na_sentinel=False)[0] for s in (values, groups)))
+    codes = [pd.factorize(column, use_na_sentinel=False)[0] for column in (values, groups)]
+    joint: Any = pd.crosstab(*codes).to_numpy()  # type: ignore[arg-type]
     of_values, of_groups = entropy(joint.sum(axis=1)), entropy(joint.sum(axis=0))
     made_up = np.prod(np.subtract(joint.shape, 1)) / (2 * len(values))
-    information = of_values + of_groups - entropy(joint.to_numpy().ravel()) - made_up
+    information = of_values + of_groups - entropy(joint.ravel()) - made_up
     return float(information / of_groups) if of_groups > 0 else 0.0
 
 
@@ -364,8 +365,9 @@ def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     if not (2 if role == "label" else 1) <= n <= MAX_CATEGORIES:
         remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
         raise InputError(f"{source}: holds {n} values; {remedy}")
-    folded = texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
-    if same := [sorted(names) for names in texts.index.groupby(folded).values() if len(names) > 1]:
+    folded: Any = texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
+    names = texts.index.to_series().groupby(folded).agg(sorted)
+    if same := [spelled for spelled in names if len(spelled) > 1]:
         raise InputError(
             f"{source}: {' and '.join(map(repr, same[0]))} differ by case or blanks alone; write"
             " them alike in the file"
