@@ -342,9 +342,7 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__  # pydantic's own is of all fields
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
