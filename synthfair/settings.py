@@ -239,7 +239,5 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a file of settings as they are. Raises InputError: unreadable, or not TOML."""
     try:
         return tomllib.loads(read_bytes(path, MAX_SETTINGS_BYTES).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not TOML: {error}") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: not settings: values are nested too deeply") from error

@@ -19,9 +19,8 @@ from synthfair.data.schema import Schema, Value, parse_schema, repeated, shown
 from synthfair.errors import InputError
 
 WARNING = (
-    "DRAFT: bounds and categories were read off a private table, and a schema is published. Go"
-    " through 'to_review' with a codebook, a law or a scale: list what can occur, not what occurs."
-    " Then delete this 'draft' block; no client accepts the schema before."
+    "bounds and categories were read off the rows, which no epsilon covers; a schema is published:"
+    " take them from a codebook, a law or a scale"
 )
 
 MAX_CATEGORIES, MIN_SHARE = 30, 0.01
@@ -38,9 +37,6 @@ _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 
 DECLARED = "as its type or an argument says"
 """Why a column is drafted so of which no bound or category is read off the rows."""
-
-_CODE_WORDS = {"id", "nr", "nbr", "key", "code", "uuid", "guid", "zip", "zipcode", "postcode"}
-"""Words, in small letters, in the names of columns that hold no quantity."""
 
 _TIME = r"\d{1,4}([-/.])\d\d?\1\d{2,4}(?!\d).*|\d\d?:\d\d.*|-?\d+ days.*"
 """A date, perhaps with a time of day, a time of day, or a duration."""
@@ -89,11 +85,7 @@ def draft_schema(
     """
     document = draft_document(table, "table", label=label, positive=positive, sensitive=sensitive)
     del document["draft"]
-    warnings.warn(
-        "draft_schema: bounds and categories were read off the rows, which no epsilon covers. A"
-        " schema is published: before you send a release, write one from a codebook",
-        stacklevel=2,
-    )
+    warnings.warn(f"draft_schema: {WARNING}", stacklevel=2)
     return parse_schema(json.dumps(document), source="the drafted schema")
 
 
@@ -266,20 +258,19 @@ def draft_column(
         entry = _numeric(numbers, bounds, additive=additive)
         cause = DECLARED if bounds else "numbers"
     else:
-        entry, cause = _first_rule(str(values.name), len(values), known, additive=additive)
+        entry, cause = _first_rule(len(values), known, additive=additive)
     return entry and entry | ({"missing": "category"} if len(known) < len(values) else {}), cause
 
 
 def _first_rule(
-    name: str, n_rows: int, known: pd.Series, *, additive: bool
+    n_rows: int, known: pd.Series, *, additive: bool
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the entry of the first rule that holds, and why, for a column without a type."""
     texts, rows = _counts(known), len(known)
     # Digits behind a zero, as in postcodes: no quantity is written so.
     codes = bool(texts.index.str.isdecimal().all() and texts.index.str.match(r"0\d").any())
     counts = texts if codes else _by_number(texts)
-    n, size, is_few = len(counts), f"{len(counts)} values in {rows} rows", len(counts) <= MAX_CODES
-    listed, rest, question = _listing(counts.index), "other", f": {CODES_QUESTION}"
+    n, size, listed = len(counts), f"{len(counts)} values in {rows} rows", _listing(counts.index)
     only = f"only {counts.index.tolist()[0]!r}" if n else "no value"
     dates = texts[texts.index.str.fullmatch(_TIME)].sum() >= 0.9 * rows
     rules = [
@@ -288,40 +279,26 @@ def _first_rule(
     ]
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
-        number, rest = _numeric(numbers, additive=additive), int(min(numbers.min(), 0)) - 1
-        words = re.findall("[A-Z]?[a-z]+|[A-Z]+", name)
-        like_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
-        unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
+        number, whole = _numeric(numbers, additive=additive), f"{n} whole numbers: {CODES_QUESTION}"
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
         different = n == rows > MAX_CODES and np.ptp(numbers) < max(n, rows**2 / 20)
-        identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
-        is_few |= like_code and n <= MAX_CATEGORIES
-        whole = f"{n} whole numbers"
         rules += [
             ((numbers % 1).any(), number, "numbers"),
             (np.abs(numbers).max() > 2**53, None, "numbers above 2^53: an identifier?"),
-            (identifier, None, f"{size}: an identifier?"),
-            (unique, number, f"{size}: a quantity, or an identifier?"),
-            (is_few, listed, whole + question),
-            (not like_code and n <= MAX_CATEGORIES and 2 * n <= rows, number, whole + question),
-            (not like_code, number, whole),
+            (different, None, f"{size}: an identifier?"),
+            (n <= MAX_CODES, listed, whole),
+            (True, number, whole),
         ]
-    elif n > 1:
-        is_few |= n <= MAX_CATEGORIES and (codes or 2 * n <= rows)
-        odd = sorted(counts.index[~np.isfinite(as_numbers(counts.index.to_series()))])
-        alike = counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
-        remedy = "name what means missing, and write 63606.07 for € 63.606,07"
-        rules += [
-            (is_few and codes, listed, f"{n} texts with leading zeros{question}"),
-            (is_few, listed, f"{n} values"),
-            (odd and alike, None, f"numbers, but for {shown([*map(repr, odd)], 5)}: {remedy}"),
-        ]
+    question = f": {CODES_QUESTION}" if codes else ""
+    odd = sorted(map(repr, texts.index[~np.isfinite(as_numbers(texts.index.to_series()))]))
+    alike = texts[texts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
+    remedy = "name what means missing, and write 63606.07 for € 63.606,07"
     frequent = counts[counts >= MIN_SHARE * n_rows].nlargest(MAX_CATEGORIES).index
     often = f"{n} values; those of at least {MIN_SHARE:.0%} of the rows are listed, others are one"
-    if codes or rest != "other":
-        often += question
     rules += [
-        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), often),
+        (n <= MAX_CODES or 2 * n <= min(rows, 2 * MAX_CATEGORIES), listed, f"{n} values{question}"),
+        (odd and alike, None, f"numbers, but for {shown(odd, 5)}: {remedy}"),
+        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, "other"), often + question),
         (True, None, f"{size}: identifiers, or free text?"),
     ]
     return next((entry, cause) for holds, entry, cause in rules if holds)
