@@ -17,7 +17,7 @@ from synthfair.federated.engine import run
 from synthfair.federated.fedavg import FedAvg, safe_rate
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.users import Cohorts, make_users
-from synthfair.postprocess import ScoreHistogram, make_weights, read_weights, write_weights
+from synthfair.postprocess import RowWeights, ScoreHistogram, make_weights
 from synthfair.postprocess.histogram import Origin
 
 COUNTS = np.array([[30, 10], [20, 40], [7, 13]])
@@ -73,8 +73,8 @@ class TestFormulas:
 
     def test_round_trip(self, tmp_path):
         found = make_weights(counted(origin=Origin(clients=2, guarantees=(None,))), "published")
-        write_weights(found, tmp_path / "w.json")
-        assert read_weights(tmp_path / "w.json") == found
+        found.write(tmp_path / "w.json")
+        assert RowWeights.read(tmp_path / "w.json") == found
 
     @pytest.mark.parametrize(
         ("changes", "complaint"),
@@ -89,16 +89,16 @@ class TestFormulas:
     )
     def test_hostile_files(self, tmp_path, changes, complaint):
         path = tmp_path / "w.json"
-        write_weights(make_weights(counted(), "published"), path)
+        make_weights(counted(), "published").write(path)
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         with pytest.raises(InputError, match=complaint):
-            read_weights(path)
+            RowWeights.read(path)
 
     @pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"\x80\x04N.", b'{"weights": NaN}'])
     def test_foreign_files(self, tmp_path, content):
         (tmp_path / "w.json").write_bytes(content)
         with pytest.raises(InputError, match="w.json"):
-            read_weights(tmp_path / "w.json")
+            RowWeights.read(tmp_path / "w.json")
 
 
 def repeated(a, s, y, owner):

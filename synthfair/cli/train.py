@@ -143,7 +143,7 @@ def train(
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.federated.training import TRAINING_FILES
-    from synthfair.postprocess import read_weights
+    from synthfair.postprocess import RowWeights
     from synthfair.privacy.ledger import LEDGER_ENDING, Ledger
     from synthfair.report.answer import run_sentence
     from synthfair.report.result_tables import evaluation_tables, training_table
@@ -176,7 +176,7 @@ def train(
             users=rule,
             tests=tests,
             source=table,
-            weights=read_weights(weights) if weights else None,
+            weights=RowWeights.read(weights) if weights else None,
             force=force,
             again=again or is_public,
             noise_seed=insecure_noise_seed,

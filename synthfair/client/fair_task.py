@@ -45,7 +45,7 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import MAX_FEATURE, Release, make_header
 from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+from synthfair.task.protocol import ReadRows, Run, Task, fingerprint
 
 if TYPE_CHECKING:
     import optax
@@ -196,8 +196,7 @@ class FairTask:
         require_rows(len(rows.y), source=str(site.data))
         content = sum(map(content_sums, parts), np.zeros(3, np.uint64))
         precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
-        sha256 = f"{sha256_of((content,))} {precision}"
-        return ReadRows(in_content_order(rows), sha256)
+        return ReadRows(in_content_order(rows), fingerprint(*content, precision))
 
     def measured(
         self, real: Encoded | Batches, bought: bytes | None, run: Run

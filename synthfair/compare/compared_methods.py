@@ -15,7 +15,7 @@ from synthfair import federated
 from synthfair.client.fair_task import Distillation
 from synthfair.client.from_table import distill_table
 from synthfair.data.batches import in_memory
-from synthfair.data.encode import Encoded, encode, expand
+from synthfair.data.encode import Encoded, content_sha256, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, refusal, require
@@ -37,7 +37,6 @@ from synthfair.server.pooling import (
 )
 from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
-from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 
 MAX_DUALITY_GAP = 1e-3
@@ -218,7 +217,11 @@ def surrogate(
 ) -> Fitted:
     """Make surrogates, and train with the penalty at the server over all of them."""
     settings = config.records.model_copy(update={"seed": config.seed})
-    clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
+    clients = (
+        federation.schema.hash,
+        federation.names,
+        *(content_sha256([rows]) for rows in federation.plain),
+    )
     start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
     shared = {} if shared is None else shared
     if key in shared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -222,6 +223,12 @@ def content_sums(rows: Encoded) -> np.ndarray:
     """Return uint64 [3] that add up: a fingerprint of rows in any order, for whoever has them."""
     digests = content_digests([*rows.x.T, rows.s, rows.y])
     return np.array([len(digests), digests.sum(), (digests * digests).sum()], dtype=np.uint64)
+
+
+def content_sha256(batches: Iterable[Encoded]) -> str:
+    """Return a fingerprint of rows that come in batches: of their content, in whatever order."""
+    content = sum(map(content_sums, batches), np.zeros(3, np.uint64))
+    return hashlib.sha256(content.tobytes()).hexdigest()
 
 
 def encode_inputs(

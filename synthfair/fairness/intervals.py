@@ -105,12 +105,6 @@ class Shares(NamedTuple):
     hits: np.ndarray
     size: np.ndarray
 
-    @property
-    def rate(self) -> np.ndarray:
-        """[G] share of the rows; not-a-number without rows."""
-        with np.errstate(invalid="ignore"):
-            return self.hits / self.size
-
     def of_at_least(self, n: int) -> Shares:
         """Return the sets that have so many rows."""
         counts = self.size >= n
@@ -128,7 +122,8 @@ class Shares(NamedTuple):
         with np.errstate(invalid="ignore"):
             low = np.where(hits > 0, betaincinv(hits, misses + 1, tail), 0.0)
             high = np.where(misses > 0, betaincinv(hits + 1, misses, 1 - tail), 1.0)
-        return np.array([self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate)])
+            rate = self.hits / self.size
+        return np.array([rate, np.minimum(low, rate), np.maximum(high, rate)])
 
     def differences(self, tail: float = TAIL) -> np.ndarray:
         """Return [3, K] rate of b minus rate of a, of all pairs of groups a < b, and its limits."""

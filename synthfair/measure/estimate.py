@@ -158,7 +158,6 @@ def estimate_gaps(
         low, high = (collection.unit * end for end in gap_interval(i, j, means, limits))
         gaps.append(MeasuredGap(first=names[i], second=names[j], value=value, low=low, high=high))
     return GapsFile(
-        format="synthfair-gaps/1",
         reports=tally.reports,
         rejected=sums.rejected,
         confidence=confidence,

@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
-from synthfair.files import parse_as, read_as, read_bytes
+from synthfair.files import parse_as, read_bytes
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.ledger import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -30,7 +30,7 @@ from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH, AnySummand, GroupCounts
 from synthfair.secure.task import AggregatorSecret, SumTask, require_records
 from synthfair.secure.upload import read_upload, upload_bytes
-from synthfair.settings import Checked
+from synthfair.settings import JsonFile
 
 PARTIAL_SUM_DOMAIN, COMMITMENT_DOMAIN = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
 
@@ -54,7 +54,7 @@ class UploadSum(NamedTuple):
     clients_hash: str
 
 
-class PartialSum(Checked):
+class PartialSum(JsonFile):
     """An aggregator's answer: its sum of shares with its noise.
 
     Alone it is uniformly random. It may be shown to anybody.
@@ -67,6 +67,8 @@ class PartialSum(Checked):
         total: [k] mod 2^64.
         signature: of all the rest, by the aggregator.
     """
+
+    max_file_bytes: ClassVar[int] = 30 * MAX_LENGTH
 
     format: Literal["synthfair-partial-sum/2"] = "synthfair-partial-sum/2"
     task: Hex32
@@ -228,15 +230,6 @@ def record_of(task: SumTask, secret: AggregatorSecret, records: Path) -> Path:
     """
     require_records(records, secret)
     return records / f"{task.id.hex()}.{secret.public.signature[:16]}{ANSWER_SUFFIX}"
-
-
-def read_partial_sum(path: Path) -> PartialSum:
-    """Return an answer from its file; its signature is verified by :func:`open_sums`.
-
-    Raises:
-        InputError: unreadable, or not a partial sum; the message names the entry.
-    """
-    return read_as(path, PartialSum, 30 * MAX_LENGTH)
 
 
 # What the answers open to

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from synthfair.client.surrogate_task import read_plain
-from synthfair.data.encode import Encoded, content_order, content_sums, encode, labelled
+from synthfair.data.encode import Encoded, content_order, content_sha256, encode, labelled
 from synthfair.data.tables import read_table, take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
@@ -22,7 +22,7 @@ from synthfair.secure.summands import surrogate_digest
 from synthfair.secure.surrogate import client_sums
 from synthfair.secure.upload import NONCE_BYTES, make_uploads
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+from synthfair.task.protocol import ReadRows, Run, Task
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -162,7 +162,7 @@ def part_task(
         if summand.kind != "rows":
             table = read_table(site.data, site.schema)
             rows = _rows_that_count(summand, table, site.schema, source, clipping, **names)
-            return ReadRows(rows, sha256_of((content_sums(rows),)))
+            return ReadRows(rows, content_sha256([rows]))
         if site.schema.hash != summand.table_schema.hash:
             raise InputError(f"{source}: the task is of another schema than the one given")
         sums()  # refuses another sum than settings, schema and totals before ask for

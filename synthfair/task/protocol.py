@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from synthfair.data.encode import Clipping, content_sums, encode, in_content_order
+from synthfair.data.encode import Clipping, content_sha256, encode, in_content_order
 from synthfair.data.tables import read_table
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Purchase
@@ -61,7 +59,7 @@ def read_rows(site: Site, clipping: Clipping) -> ReadRows:
     """
     table, source = read_table(site.data, site.schema), str(site.data)
     rows = in_content_order(encode(table, site.schema, source=source, clipping=clipping))
-    return ReadRows(rows, sha256_of((content_sums(rows),)))
+    return ReadRows(rows, content_sha256([rows]))
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,3 @@ class Task:
 def fingerprint(*parts: object) -> str:
     """Return the sha256 of texts: the fingerprint of rows, settings and the like."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
-
-
-def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
-    """Return the sha256 of the bytes of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
-    return digest.hexdigest()
