@@ -239,9 +239,9 @@ def _clients(
         small += [name] * (not 0 < n_train < len(rows))
     if small:
         raise InputError(
-            f"clients {shown(small, 5)}: cannot be split into training and test rows at test fraction"
-            f" = {test_fraction}; make fewer clients of more rows, or leave small ones out by"
-            " min_rows",
+            f"clients {shown(small, 5)}: cannot be split into training and test rows by test"
+            f" fraction = {test_fraction}; make fewer clients of more rows, or leave small ones out"
+            " by min_rows",
             "min_rows",
         )
     return clients
