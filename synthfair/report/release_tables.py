@@ -42,10 +42,8 @@ def clipping_table(clipping: Clipping) -> Table | None:
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
         for name, c in clipping.clipped(above=0.0)
     ]
-    columns, title = (
-        ("column", "bounds", "below", "above"),
-        "values clipped to the schema's bounds (private)",
-    )
+    columns = ("column", "bounds", "below", "above")
+    title = "values clipped to the schema's bounds (private)"
     return Table(columns, rows, title, max_rows=MAX_SHOWN_COLUMNS) if rows else None
 
 
@@ -96,7 +94,8 @@ def _shape(release: Release) -> str:
 
 def _distillation_facts(distillation: Distillation) -> dict[str, object]:
     first, end, goal = distillation.history, distillation.reached, distillation.config.max_gap
-    baseline, rows = distillation.baseline, _distilled(distillation.config)
+    baseline, config = distillation.baseline, distillation.config
+    rows = "training rows" if config.epsilon is None else "private records"
     state, met = {True: "converged", False: "NOT CONVERGED"}, distillation.gap_met
     inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
     accuracy = plain = None
@@ -115,11 +114,6 @@ def _distillation_facts(distillation: Distillation) -> dict[str, object]:
         "without a penalty": plain,
         "steps": f"{len(first.objective) - 1}",
     }
-
-
-def _distilled(config: DistillConfig) -> str:
-    """Return what a release is distilled from, in words."""
-    return "training rows" if config.epsilon is None else "private records"
 
 
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
