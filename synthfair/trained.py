@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from synthfair.data.bases import Steps
-from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas, tidied
+from synthfair.data.encode import Clipping, encode_inputs, expand, tidied
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as, shown
 from synthfair.data.tables import take_names, with_starts
 from synthfair.errors import InputError, require
@@ -174,12 +174,8 @@ class TrainedModel(BaseModel):
         Raises:
             InputError: the table does not fit the schema, or has no column of groups.
         """
-        table, seen, needed = in_pandas(table), clipping or Clipping(), self.needs_groups
-        names = {str(name).strip() for name in table.columns}
-        if needed and (missing := [name for name in self.schema_.attributes if name not in names]):
-            why = "reads it to decide" if self.group_input else "decides by group"
-            raise InputError(f"{source}: column {missing[0]!r} is missing; the model {why}")
-        given = {"source": source, "rows_before": rows_before, "groups": needed}
+        seen = clipping or Clipping()
+        given = {"source": source, "rows_before": rows_before, "groups": self.needs_groups}
         x, s = encode_inputs(table, self.schema_, clipping=seen, **given)
         if clipping is None:
             seen.warn(source)

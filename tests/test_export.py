@@ -219,7 +219,7 @@ class TestScikitLearn:
             pipeline.predict(ROWS.assign(home="castle"))
         with pytest.raises(InputError, match="X: ndarray; must be a DataFrame of the columns"):
             pipeline.predict(ROWS.to_numpy())
-        with pytest.raises(InputError, match="X: column 'town' is missing; the model reads it"):
+        with pytest.raises(InputError, match="X: column 'town' is missing"):
             pipeline.predict(ROWS.drop(columns="town"))
 
 

@@ -182,7 +182,7 @@ def test_files_of_named_clients(tmp_path, table, schema):
         "client_.._x_test.csv", "client_.._x_train.csv",
         "client_St._Mary_North_test.csv", "client_St._Mary_North_train.csv", "schema.json",
     ]  # fmt: skip
-    with pytest.raises(InputError, match="clients 'a/b' and 'A_B' would have the same files"):
+    with pytest.raises(InputError, match=r"two would have the files client_a_b_\*"):
         write_clients({"a/b": part, "c": part, "A_B": part}, schema, tmp_path / "more")
 
 
