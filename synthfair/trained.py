@@ -286,9 +286,7 @@ class TrainedModel(BaseModel):
 
     def _linear(self, feature: str) -> np.ndarray:
         if self.hidden:
-            raise InputError(
-                f"{feature}: the model has hidden layers; only linear models have them"
-            )
+            raise InputError(f"{feature}: only linear models have them, without hidden layers")
         return np.asarray(self.theta)
 
     def to_sklearn(self) -> Pipeline:
@@ -358,9 +356,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     body = parse_object(text, source)
     coefficients = body.pop(COEFFICIENTS, None)
     if body.pop("sha256", None) != _checksum(body):
-        raise InputError(
-            f"{source}: not a model file, or altered since it was written (sha256 differs)"
-        )
+        raise InputError(f"{source}: not a model file, or altered since (sha256 differs)")
     model = parse_as(json.dumps(body), TrainedModel, source)
     _check_shapes(model, source)
 
@@ -372,10 +368,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
         theta = np.abs(model.theta)
         score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
     if not score <= MAX_SCORE:
-        raise InputError(
-            f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
-            f" {MAX_SCORE:g}, which no trained model needs"
-        )
+        raise InputError(f"{source}: theta: scores could be {score:.3g}, above {MAX_SCORE:g}")
     if coefficients is not None and (model.hidden or coefficients != model.coefficients):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
@@ -465,8 +458,8 @@ def predict(
         raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
-        given: Any = {"source": source, "rows_before": rows_before or 0}
-        ids, table = take_ids(table, id_column, schema, **given)
+        before = rows_before or 0
+        ids, table = take_ids(table, id_column, schema, source=source, rows_before=before)
     x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)

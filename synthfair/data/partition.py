@@ -140,10 +140,7 @@ def partition_by(
     """
     rng, table = _generator(seed), in_pandas(table)
     if column not in table.columns:
-        raise InputError(
-            f"column {column!r}: the table has none of this name; it has"
-            f" {', '.join(map(str, table.columns))}"
-        )
+        raise InputError(f"column {column!r}: must be one of {shown([*table.columns], 100)}")
     names = table[column].astype("string").fillna(NO_VALUE_CLIENT).to_numpy(object)
     parts = {name: rng.permutation(rows) for name, rows in _rows_by(names).items()}
     return _clients(table, parts, test_fraction, min_rows)
