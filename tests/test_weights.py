@@ -111,7 +111,7 @@ class TestTraining:
     rows = (*make(80), np.repeat([0, 1], [50, 30]))
 
     def params(self, algorithm, rows, rounds):
-        done = run(algorithm, make_users(*rows), Cohorts.everyone(2), rounds=rounds, seed=0)
+        done = run(algorithm, make_users(*rows), Cohorts(2, 2), rounds=rounds, seed=0)
         return np.asarray(algorithm.params(done.state))
 
     @pytest.mark.parametrize("local_steps", [1, 5])
@@ -145,7 +145,7 @@ class TestTraining:
         )
         all_ = DpSgd(model=LogisticRegression(3), learning_rate=0.1 * n / 80, batch=n, **settings)
         found, expected = (
-            run(dp, make_users(*rows), Cohorts.everyone(1), rounds=2, seed=0).state
+            run(dp, make_users(*rows), Cohorts(1, 1), rounds=2, seed=0).state
             for dp, rows in ((one, (a, s, y, np.zeros(80, int))), (all_, many))
         )
         np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -249,5 +249,5 @@ class TestTable:
             weights_for(make_schema(), ((1.0, 1.0),) * 2),
         ):
             data, config = self.data(weights, method="fedavg")
-            found.add(_fingerprint(data, config, config.plan(data).guarantee, None))
+            found.add(_fingerprint(data, config.plan(data), None))
         assert len(found) == 3

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair import federated
 from synthfair.client.fair_task import Distillation
@@ -18,13 +17,12 @@ from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, content_sha256, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError, refusal, require
+from synthfair.errors import InputError, require
 from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
 from synthfair.federated.fedavg import safe_rate
-from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
 from synthfair.model import Rows
 from synthfair.release.format import Release, release_bytes
@@ -167,27 +165,22 @@ def round_settings(
         >>> round_settings("fpfl", sf.DistillConfig(rho_o=20.0)).alpha
         0.05
     """
-    kind, tolerance = federated.METHODS[method], _tolerance(config)
+    kind, amounts = federated.METHODS[method], _tolerance(config).amounts
     if given is None:
         given = {} if kind.local_passes else {"rounds": 1000, "learning_rate": 1.0}
-    if given.get("also"):
-        raise InputError("also: comparisons constrain one attribute only; see train")
     if config.groups_by:
         raise InputError(f"groups_by: {method} compares combinations of attributes alone")
-    changed = {
+    settings = {
         **given,
         "method": method,
         "notion": config.notion,
-        "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
+        "alpha": amounts[0] if amounts else 0.5,
         "group_input": config.group_input,
         "seed": config.seed,
-        **({} if tolerance.amounts else kind.unconstrained),
+        **({} if amounts else kind.unconstrained),
     }
-    kind = federated.METHODS[changed["method"]]  # without a constraint it may be another's
-    try:
-        return kind.model_validate({k: v for k, v in changed.items() if kind.reads(k)})
-    except ValidationError as error:
-        raise refusal(f"method {method}", error) from error
+    kind = federated.METHODS[settings["method"]]  # without a constraint it may be another's
+    return kind(**{key: value for key, value in settings.items() if kind.reads(key)})
 
 
 def _tolerance(config: DistillConfig) -> Target:
@@ -240,15 +233,15 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     near = surrogate(federation, config, **more)
-    model, sent = refine_model(
-        cast(TrainedModel, near.model),
-        _users(federation, config),
-        _penalty(federation, config),
-        rho=config.rho_o,
-        c=server_config(config).C,
-        exchanges=N_EXCHANGES,
+    start, c = cast(TrainedModel, near.model).theta, server_config(config).C
+    method = federated.Refine(
+        start=start, rounds=N_EXCHANGES, rho=config.rho_o, C=c, group_input=config.group_input
     )
-    cost = Cost(near.cost.users, 1 + N_EXCHANGES, near.cost.bytes_sent + sent)
+    rows = concatenated(federation.train)
+    data = federated.make_user_data(rows, federation.user, federation.schema, method)
+    method = method.plan(data).bound(gap=_penalty(federation, config))
+    model, _, cost, *_ = federated.train_rounds(data, method)
+    cost = Cost(cost.users, 1 + cost.rounds, near.cost.bytes_sent + cost.bytes_sent)
     return _fitted(model, federation, cost, near.target)._replace(seconds=near.seconds)
 
 

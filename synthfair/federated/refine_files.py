@@ -20,13 +20,7 @@ from synthfair.data.batches import other_inputs
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, named_penalty
-from synthfair.federated.exchange import (
-    Exchange,
-    ExchangeState,
-    ExchangeSums,
-    first_state,
-    refined,
-)
+from synthfair.federated.exchange import Exchange, ExchangeState, ExchangeSums, first_state, refined
 from synthfair.federated.single_rows import MIN_VALUE_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.metrics_file import Exchanges

@@ -136,9 +136,7 @@ class FairSgd(FairPasses):
         """Return the state after local steps of Adam down in phi, and of plain ascent in kappa."""
         adam = optax.adam(self.learning_rate)
 
-        def step(
-            carry: tuple[FairState, Any], step_key: jax.Array
-        ) -> tuple[tuple[FairState, Any], None]:
+        def step(carry: tuple[FairState, Any], step_key: jax.Array) -> tuple[Any, None]:
             state, moments = carry
             batch = random_rows(rows, self.rows, step_key)
             slope, unfair = jax.grad(

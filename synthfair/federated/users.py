@@ -179,11 +179,6 @@ class Cohorts:
                 f"cohort = {self.size}: must be 1 to {self.population}, the number of users"
             )
 
-    @classmethod
-    def everyone(cls, population: int) -> Cohorts:
-        """Return the rule that draws all users in every round."""
-        return cls(population, population)
-
     @property
     def room(self) -> int:
         """The number of users for whom nearly every cohort has room: six standard deviations."""
