@@ -16,14 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.data.batches import Batches, from_files
-from synthfair.data.encode import (
-    Clipping,
-    Encoded,
-    content_digests,
-    content_sums,
-    in_content_order,
-)
+from synthfair.data.batches import Batches
+from synthfair.data.encode import Clipping, Encoded, content_digests
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
@@ -45,7 +39,7 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import MAX_FEATURE, Release, make_header
 from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 
 if TYPE_CHECKING:
     import optax
@@ -191,13 +185,10 @@ class FairTask:
         Raises:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
-        parts = [*from_files(site.data, site.schema, clipping=clipping).read()]
-        rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
-        require_rows(len(rows.y), source=str(site.data))
-        content = sum(map(content_sums, parts), np.zeros(3, np.uint64))
+        rows = read_rows(site, clipping)
+        require_rows(len(rows.real.y), source=str(site.data))
         precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
-        sha256 = f"{sha256_of((content,))} {precision}"
-        return ReadRows(in_content_order(rows), sha256)
+        return rows._replace(sha256=f"{rows.sha256} {precision}")
 
     def measured(
         self, real: Encoded | Batches, bought: bytes | None, run: Run

@@ -13,17 +13,11 @@ import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from synthfair.distill.gap_search import best_weight, next_weight
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import PATH_RHOS, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
-
-SEARCH_RHOS = (0.0, *np.geomspace(1e-5, 1e5, 18).tolist())
-"""Weights of a search for a gap, each of which starts at the solution of the one before."""
-
-MAX_RHO_RATIO = 1.05
-"""Ratio of a weight that meets a gap and one that does not, at which a search ends."""
-
 
 # Rows are arguments: what compiled code closes over is stored with it.
 
@@ -125,22 +119,17 @@ class CustomProblem:
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
         """Return the model of about the least rho whose gap of decisions is at most ``max_gap``.
 
-        Where none is, that of the least gap.
+        Where none is, that of the least gap; see :mod:`synthfair.distill.gap_search`.
         """
         del max_client_gap  # as in gradients_without
         limit = np.inf if max_gap is None else max_gap
-        points = [self.near(self.problem.zero, Price(0.0))]
-        for weight in SEARCH_RHOS[1:]:
-            if points[-1].gap <= limit:
-                break
-            points.append(self.near(points[-1].theta, Price(weight)))
-        high = points[-1]
-        if high.gap > limit:
-            return min(points, key=lambda point: point.gap)
-        # The weight before did not meet the gap: the least that does is between them.
-        low = points[-2] if len(points) > 1 else high
-        while high.price.rho > MAX_RHO_RATIO * low.price.rho > 0:
-            middle = (low.price.rho * high.price.rho) ** 0.5
-            between = self.near((low.theta + high.theta) / 2, Price(middle))
-            low, high = (low, between) if between.gap <= limit else (between, high)
-        return high
+        free = self.near(self.problem.zero, Price(0.0))
+        if free.gap <= limit:
+            return free
+        points, gaps = dict[float, FrontierPoint](), dict[float, float]()
+        while (rho := next_weight(gaps, limit)) is not None:
+            starts = [free, *points.values()]
+            nearest = np.argmin([abs(start.price.rho - rho) for start in starts])
+            points[rho] = self.near(starts[nearest].theta, Price(rho))
+            gaps[rho] = points[rho].gap
+        return points[best_weight(gaps, limit)]
