@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.distill import problem as outer
-from synthfair.distill.problem import CHUNK, OuterState, Point, Problem, StepRecord
+from synthfair.distill.problem import CHUNK, Point, Problem, StepRecord
 from synthfair.distill.solvers import Method
 
 FIRST_RHO, RHO_RATIO = 1.0, 10.0
@@ -81,21 +81,27 @@ def _between(low: float | None, high: float) -> float | None:
 
 
 def run(
-    problem: Problem, state: OuterState, method: Method, *, max_gap: float, steps: int
+    problem: Problem, method: Method, *, max_gap: float | None, steps: int
 ) -> Iterator[tuple[Search, StepRecord]]:
     """Yield the search's results until no weight is left to try, or the steps are spent.
 
+    Where no gap is wanted, the problem's own weight is the one that is solved for, in all steps.
+
     Args:
         problem: with a :class:`~synthfair.distill.problem.PenalizedLoss` as objective.
-        state: from :func:`synthfair.distill.problem.init`.
         method: optimizer and solvers.
-        max_gap: the gap wanted, 0 to 1.
+        max_gap: the gap wanted, 0 to 1; None if none is.
         steps: bound of all weights together, but one chunk is run.
 
     Yields:
         The search after a chunk, and the records of the chunk, as
         :func:`synthfair.distill.problem.run` does.
     """
+    state = outer.init(problem, method)
+    if max_gap is None:
+        for end, records in outer.run(problem, state, method, steps=steps):
+            yield Search(end.best, float(problem.objective.rho_o), {}), records
+        return
     search = Search(state.best, FIRST_RHO, {})
     while not search.tried or CHUNK * (len(search.tried) + 1) <= steps:
         weight = next_weight(search.tried, max_gap)

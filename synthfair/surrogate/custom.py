@@ -6,7 +6,7 @@ Value and slope come from ``jax.value_and_grad`` in the scores, and SciPy's L-BF
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -57,19 +57,17 @@ class CustomProblem:
     model: LinearModel
     penalty: Penalty | None
 
-    @cached_property
-    def _dense(self) -> np.ndarray:
-        return np.asarray(self.problem.a, dtype=float)
-
     def slope(
         self, theta: np.ndarray, price: Price, weight: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient [p], of weights [N] in place of the problem's."""
         ridge = self.problem.ridge * theta
         with jax.enable_x64(True):
-            rows, z = self._rows(weight), self._dense @ theta
+            rows, z = self._rows(weight), self.problem.a @ theta
             value, by_score = _sloped(z, price.rho, rows, model=self.model, penalty=self.penalty)
-        return float(value) + float(theta @ ridge) / 2, self._dense.T @ np.asarray(by_score) + ridge
+        return float(value) + float(theta @ ridge) / 2, self.problem.a.T @ np.asarray(
+            by_score
+        ) + ridge
 
     def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p]."""
@@ -80,7 +78,7 @@ class CustomProblem:
 
     def _rows(self, weight: np.ndarray | None = None) -> Rows:
         weight = self.problem.w if weight is None else weight
-        return Rows(self._dense, self.problem.s, self.problem.y, weight)
+        return Rows(self.problem.a, self.problem.s, self.problem.y, weight)
 
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()
