@@ -31,7 +31,8 @@ from synthfair.compare import Federation, federate
 from synthfair.data.datasets import ADDITIVE, SOURCES
 from synthfair.data.partition import ClientTable
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.federated import exchange
+from synthfair.federated.exchange import Exchange, first_state
+from synthfair.federated.exchange import refined as refined_model
 from synthfair.federated.single_rows import UserRows
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, concatenated, make_pool, train_pool
@@ -200,11 +201,11 @@ def refined(
 ) -> sf.TrainedModel:
     """Return a model after exchanges; the clients' sums are those over all their rows."""
     every = UserRows(rows.a, rows.s[:, None], rows.y, rows.weight)
-    state = exchange.first_state(np.asarray(model.theta))
+    exchange = Exchange(penalty, price.rho, C, price.free)
+    state = first_state(np.asarray(model.theta))
     for _ in range(EXCHANGES):
-        sums = exchange.sums_of(penalty, state.candidates, every)
-        state, _ = exchange.next_state(penalty, price, C, state, sums)
-    return exchange.refined(model, state)
+        state, _ = exchange.update(state, exchange.report(state, every))
+    return refined_model(model, state)
 
 
 # Other learners, on all rows in one place

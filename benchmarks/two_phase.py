@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,14 +26,14 @@ from synthfair.compare import federate
 from synthfair.data.datasets import SOURCES, load_dataset
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
+from synthfair.data.schema import Schema
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.federated.engine import Algorithm, run
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
 from synthfair.federated.two_phase import FairSgd, TwoPhase
-from synthfair.federated.users import Cohorts, Users, make_users
+from synthfair.federated.users import Cohorts, UserData, Users, make_users
 from synthfair.model import Params
-from synthfair.privacy.accounting import common_noise
 from synthfair.server.pooling import concatenated
 
 # A table cut into clients, and how a method trains on them and is measured
@@ -88,6 +88,13 @@ class ParityProblem(NamedTuple):
     notion: ParityNotion
     model: Perceptron
 
+    schema: Schema
+
+    def planned(self, **settings: Any) -> TwoPhase:
+        """Return the method for these users, with the published clip."""
+        settings |= {"hidden": self.model.hidden, "notion": self.notion, "clip": 1.5}
+        return TwoPhase(**settings).plan(UserData(self.schema, self.users, (2,)))
+
     @property
     def parity(self) -> Parity:
         """The notion, between two groups."""
@@ -103,7 +110,7 @@ def make_parity_problem(table: str, notion: ParityNotion, seed: int) -> ParityPr
     own = concatenated(clients.train)
     users = make_users(_inputs(own), own.s, own.y.astype(np.float32), clients.user)
     model = Perceptron(users.a.shape[1], HIDDEN)
-    return ParityProblem(users, concatenated(clients.test), notion, model)
+    return ParityProblem(users, concatenated(clients.test), notion, model, schema)
 
 
 def _inputs(rows: Encoded) -> np.ndarray:
@@ -144,7 +151,7 @@ class PhaseValues(NamedTuple):
 def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
     """One method on one split, measured on the test rows."""
     problem = make_parity_problem(setting.table, setting.notion, seed)
-    users, test, notion, model = problem
+    users, test, notion, model, _ = problem
     if setting.method == "constant":
         label = 1.0 if np.mean(np.asarray(users.y) > 0) > 0.5 else -1.0
         scores, noise = np.full(len(test.y), label), 0.0
@@ -158,7 +165,7 @@ def _trained(
     problem: ParityProblem, setting: PhaseSetting, seed: int, *, smoke: bool
 ) -> tuple[Params, float]:
     """Return the network's parameters, and the noise in them; 0 where there is none."""
-    users, _, _, model = problem
+    users, model = problem.users, problem.model
     end_to_end, epochs = setting.method == "end_to_end", 1 if smoke else LOCAL_EPOCHS
     kappa, kappa_rate = KAPPAS[setting.table, setting.notion, end_to_end]
 
@@ -175,16 +182,13 @@ def _trained(
             batch=500, local_steps=users.steps(batch=500, epochs=epochs),
         )  # fmt: skip
         return in_four_rounds(algorithm, users), 0.0
-    settings = TwoPhase(
-        clip=1.5, end_to_end=end_to_end, local_epochs=epochs, learning_rate=RATE,
-        teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate,
+    budget = {} if setting.method == "noiseless" else {"epsilon": setting.epsilon, "delta": DELTA}
+    method = problem.planned(
+        end_to_end=end_to_end, local_epochs=epochs, learning_rate=RATE,
+        teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate, **budget,
     )  # fmt: skip
-    method, noise = settings.about(users, model, problem.parity), 0.0
-    if setting.method != "noiseless":
-        noise = common_noise(method.phases(users), setting.epsilon, DELTA)
-    method = method.with_noise(noise)
     # One compiled code serves both variants.
-    return in_four_rounds(method, method.teach(users, seed)), noise
+    return in_four_rounds(method, method.teach(users, seed)), float(method.noise)
 
 
 def behind(setting: PhaseSetting) -> tuple[object, ...]:
@@ -235,11 +239,12 @@ def run_teachers(setting: Teachers, seed: int, *, smoke: bool) -> TeacherValues:
     """All clients' teachers, each on its own training rows."""
     seed += FIRST_SEED
     problem = make_parity_problem(setting.table, setting.notion, seed)
-    settings = TwoPhase(
-        end_to_end=setting.end_to_end, teacher_epochs=1.0 if smoke else 10.0, clip=1.5,
+    method = problem.planned(
+        end_to_end=setting.end_to_end, teacher_epochs=1.0 if smoke else 10.0,
         kappa=setting.kappa, kappa_rate=setting.kappa_rate,
     )  # fmt: skip
-    method = settings.about(problem.users, problem.model, problem.parity).with_noise(NOISE)
+    if setting.end_to_end:
+        method = method.bound(teacher=method.teacher.bound(noise=NOISE))
     decided = method.teach(problem.users, seed).y
     y, s = np.asarray(problem.users.y), np.asarray(problem.users.s).reshape(-1)
     positive = float(np.mean(y > 0))

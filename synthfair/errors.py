@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,16 @@ def require(package: str, feature: str, extra: str) -> None:
     """Raise InputError: a package is not installed, which an extra of synthfair brings."""
     if not find_spec(package):
         raise InputError(f"{feature}: needs {package}; pip install 'synthfair[{extra}]'")
+
+
+MAX_NAMED = 5
+"""The most names in a message: more are counted."""
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 CONTROLS = re.compile(

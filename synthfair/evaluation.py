@@ -17,9 +17,9 @@ import synthfair
 from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
 from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
-from synthfair.errors import CONTROLS, InputError
+from synthfair.errors import CONTROLS, InputError, named
 from synthfair.fairness import intervals
-from synthfair.fairness.intervals import MAX_NAMED, MIN_RATE_ROWS, GroupSize, LabelCounts
+from synthfair.fairness.intervals import MIN_RATE_ROWS, GroupSize, LabelCounts
 from synthfair.fairness.metrics import Rates, Scored, group_rates
 from synthfair.fairness.target import Target
 from synthfair.metrics_file import (
@@ -256,8 +256,7 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
         labels = f": {size.positive} with label {positive}, {size.negative} with {negative}"
         return f"{size.n} rows{labels if evaluation.labelled else ''}"
 
-    names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MAX_NAMED]]
-    names += [f"{len(small) - MAX_NAMED} more"] if len(small) > MAX_NAMED else []
+    names = [f"{name} ({rows(size)})" for name, size in small.items()]
     enough = max(MIN_RATE_ROWS, least)
     of_label = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
@@ -267,7 +266,7 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
     )
     return (
         f"fewer than {enough} test rows{of_label}, so that rates are hardly known:"
-        f" {', '.join(names)}; {remedy}",
+        f" {named(names)}; {remedy}",
     )
 
 

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from synthfair.errors import CONTROLS, InputError, refusal
-from synthfair.files import read_bytes
+from synthfair.files import ORDINARY, read_as, read_bytes, write_json
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 """Validation of all that is read from outside: no other keys, and no value of another type, such as
@@ -150,6 +150,29 @@ class Checked(BaseModel):
 
         # What is read from a file is validated without it, and its errors name the file.
         __init__.__pydantic_base_init__ = True
+
+
+class JsonFile(Checked):
+    """A model that has a file of JSON of its own.
+
+    Attributes:
+        max_file_bytes: the largest size of a file that is read.
+    """
+
+    max_file_bytes: ClassVar[int]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the model in a file.
+
+        Raises:
+            InputError: unreadable, too large, or of something else; the message names the entry.
+        """
+        return read_as(path, cls, cls.max_file_bytes)
+
+    def write(self, path: Path, *, mode: int = ORDINARY) -> None:
+        """Write the model to a file, whole or not at all; ``mode`` as of :func:`whole_file`."""
+        write_json(path, self.model_dump(mode="json"), mode=mode)
 
 
 class Settings(Checked):

@@ -6,23 +6,21 @@ import re
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from hypothesis import given
-from hypothesis import strategies as st
 from report_runs import copied, edited, tables, write_run
 
 import synthfair as sf
-from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
+from synthfair.fairness.intervals import LabelCounts
+from synthfair.fairness.metrics import Metric, Rates
 from synthfair.fairness.target import DEFAULT_FAIR_GAP, Target
 from synthfair.metrics_file import Evaluation, GroupingMetrics
 from synthfair.report.answer import (
     Plain,
-    _label_share,
     answer,
     one_label,
     sentence,
     verdict,
 )
-from synthfair.report.figures import answer_figure
+from synthfair.report.figures import answer_series
 from synthfair.report.page import write_report
 from synthfair.report.results import overviews, read_results
 
@@ -199,7 +197,7 @@ def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, f
     assert found.cost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
     assert "Without a penalty 0.20. Accuracy 0.85, 0.90 without" in found.sentence
     (overview,) = overviews(read_results([fair]))
-    (series,) = (one for one in answer_figure(found, overview).series if one.hollow)
+    (series,) = (one for one in answer_series(found, overview) if one.hollow)
     assert series.x == [Metric(0.2, 0.15, 0.25)]
     assert series.y == [Metric(0.9, 0.88, 0.92)]
     write_report(fair, tmp_path / "r.html")
@@ -312,31 +310,14 @@ def test_an_undefined_gap_is_not_measured(fair, tmp_path):
 # Models that decide like one label for everybody
 
 
-def rates_of(*groups):
-    """Rates of groups with so many rows that are selected and positive: all four counts."""
-    rows = [
-        (g, y, chosen) for g, counts in enumerate(groups) for (y, chosen), n in zip(
-            ((-1, 0), (-1, 1), (1, 0), (1, 1)), counts, strict=True) for _ in range(n)
-    ]  # fmt: skip
-    s, y, chosen = map(np.array, zip(*rows, strict=True))
-    found = group_rates(Scored(y.astype(float), 2.0 * chosen - 1, s, len(groups), chosen * 1.0))
-    return {f"g{i}": of for i, of in enumerate(found)}
-
-
-@given(counts=st.tuples(*[st.integers(0, 40)] * 4).filter(any))
-def test_the_share_of_a_label_follows_from_the_rates(counts):
-    (of,) = rates_of(counts).values()
-    p, tpr, fpr = (
-        (counts[2] + counts[3]) / sum(counts),
-        of.true_positive_rate,
-        of.false_positive_rate,
-    )
-    if 0 < p < 1 and max(abs(1 - tpr - fpr), abs(tpr - fpr)) < 1e-9:
-        # Then rates do not say: no model that decides like one label for everybody.
-        assert np.isnan(_label_share(of))
-        assert one_label({"g": of}) is None
-        return
-    assert _label_share(of) == pytest.approx(p)
+def run_of(*groups):
+    """An evaluation of groups with so many rows that are selected and positive: all four counts."""
+    rates, rows = {}, {}
+    for i, (refused, false, missed, true) in enumerate(groups):
+        n = refused + false + missed + true
+        rates[f"g{i}"] = Rates(n, (false + true) / n, np.nan, np.nan, np.nan)
+        rows[f"g{i}"] = LabelCounts(refused + false, missed + true)
+    return Evaluation.model_construct(by_group=rates, rows={"client": rows})
 
 
 @pytest.mark.parametrize(
@@ -352,7 +333,7 @@ def test_the_share_of_a_label_follows_from_the_rates(counts):
     ],
 )
 def test_who_decides_like_one_label_for_everybody(groups, said):
-    found = one_label(rates_of(*groups))
+    found = one_label(run_of(*groups))
     assert found == (said and f"Not usable: it decides like one label for {said}")
 
 

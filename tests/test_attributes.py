@@ -191,7 +191,8 @@ class TestServer:
         own = {n: replace(r, s=np.where(r.s == 4, 3, r.s)) for n, r in releases.items()}
         own["client 1"] = replace(own["client 1"], s=releases["client 1"].s)
         model = sf.pool_and_train(own, SCHEMA)
-        found = sf.server.measure_influence(own, model, {"t": TABLE}).releases
+        pooled = sf.server.make_pool(own, SCHEMA)
+        found = sf.server.measure_influence(pooled, model, {"t": TABLE}).releases
         assert not any(one.alone for one in found.values())
         assert all(np.isfinite(one.spd) for one in found.values())
 

@@ -379,8 +379,7 @@ def test_a_job_whose_server_has_failed_goes_on_with_its_sums_whatever_else_it_sa
     by_job(sums, job="job-2", channel=channel, timeout=99, server={"max_influence": 4.0})
     assert {json.loads(m.text)["task"] for m in channel.asked} == {"add"}
     assert sums.ledger().spent().answers == 5
-    assert not list((sums.folder / "server").glob("*.label"))
-    assert not list((sums.folder / "server").rglob("*.uploads"))
+    assert not list((sums.folder / "server").glob("*.sums"))
     by_job(sums, job="job-3")  # a new job: new sums
     assert sums.ledger().spent().answers == 10
 

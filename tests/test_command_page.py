@@ -3,32 +3,13 @@
 import re
 
 import pytest
-from test_help import ALL
 
-from synthfair.cli import COMMANDS, EXIT_CODES
+from synthfair.cli import EXIT_CODES
 from synthfair.data.datasets import configs_folder
 from synthfair.release.settings import DistillConfig, SurrogateConfig
 from synthfair.server.settings import ServerConfig
 
-PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding="utf-8")
-
-
-def command_table():
-    """Every command with its purpose, as the page has it."""
-    lines = ["| to | command | purpose |", "|---|---|---|"]
-    for title, group in COMMANDS.items():
-        first = len(lines)
-        for name in (path.split(":")[1] for path in group):
-            for words, command in ALL.items():
-                if words == name or words.startswith(f"{name} "):
-                    lines += [f"| | `{words}` | {command.help.splitlines()[0]} |"]
-        lines[first] = f"| {title} {lines[first].removeprefix('| ')}"
-    return "\n".join(lines)
-
-
-def test_the_page_lists_every_command_with_its_purpose():
-    """If not, put the table that is asserted here into the page."""
-    assert command_table() in PAGE
+PAGE = (configs_folder().parent / "docs" / "getting-started.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_exit_codes():

@@ -22,7 +22,7 @@ def config_file(tmp_path, text):
 
 def test_file_then_flags(tmp_path):
     path = config_file(tmp_path, 'rho_o = 3\nlabels = "copy"')
-    config, _ = load_release_config(path, rho_o=None, steps=7)
+    config = load_release_config(path, rho_o=None, steps=7)
     assert (config.rho_o, config.labels, config.steps) == (3.0, "copy", 7)
 
 
@@ -31,7 +31,7 @@ def test_every_config_in_the_project_is_valid(path):
     if "fpfl" in path.name:
         assert load_settings(TrainConfig, path, {}).method == "fpfl"
     else:
-        assert load_release_config(path)[0].rho_o == 10
+        assert load_release_config(path).rho_o == 10
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,11 @@ def test_server_settings():
 def test_settings_of_the_other_kind_are_refused(tmp_path):
     file = tmp_path / "s.toml"
     file.write_text('release = "surrogate"\nk_min = 20\n')
-    assert load_release_config(file) == (sf.SurrogateConfig(k_min=20), False)
-    seeded = load_release_config(None, release="surrogate", seed=3)
-    assert seeded == (sf.SurrogateConfig(seed=3), False)
-    with pytest.raises(InputError, match="rho_o: not read for a surrogate release; fairness is"):
+    assert load_release_config(file) == sf.SurrogateConfig(k_min=20)
+    assert load_release_config(None, release="surrogate", seed=3) == sf.SurrogateConfig(seed=3)
+    with pytest.raises(InputError, match="rho_o: not read; fairness is"):
         load_release_config(file, rho_o=1.0)
-    with pytest.raises(InputError, match="k_min: not read for a fair release without epsilon"):
-        load_release_config(None, k_min=30)
-    private = load_release_config(None, k_min=30, epsilon=1.0, delta=1e-6)[0]
+    private = load_release_config(None, k_min=30, epsilon=1.0, delta=1e-6)
     assert private.records.k_min == 30
 
 

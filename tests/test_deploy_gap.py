@@ -127,7 +127,8 @@ def test_intervals_hold_the_gaps_of_all_sites_rows(world, monkeypatch):
     assert found["model"] == make_model().sha256
     assert (found["epsilon"], found["sites"]) == (EPSILON, [*NAMES])
     assert found["guarantee"] == {
-        "epsilon": EPSILON, "delta": 0, "unit": "row", "relation": "add_or_remove"
+        "epsilon": EPSILON, "delta": 0, "unit": "row", "relation": "add_or_remove",
+        "adversary": "anyone",
     }  # fmt: skip
 
 

@@ -479,7 +479,6 @@ def test_no_second_authority_is_trusted(kit, made, stranger):
             "only one may be set",
         ),
         (lambda d: d["limits"].update(most_epsilon=1.0, without_epsilon=True), "has no limit"),
-        (lambda d: d["limits"].update(least_rows=121), "120 rows; limits: least_rows is 121"),
         (lambda d: d["limits"].update(most_delta=1), "most_delta"),
         (lambda d: d["limits"].update(most_epsilon=-1), "most_epsilon"),
         (lambda d: d.update(shell=True), "unknown key"),

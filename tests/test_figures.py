@@ -7,20 +7,19 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Metric
-from synthfair.report.figures import COLORS, Figure, svg_text
+from synthfair.report.figures import COLORS, Series, draw, svg_text
 
 NAN = float("nan")
 
 
-def svg(figure):
-    return svg_text(figure.draw())
+def svg(*series, **looks):
+    return svg_text(draw(series, **looks))
 
 
 def drawn(*points, **looks):
     """The SVG of points (x, y) of one series."""
-    figure = Figure("across", "up", looks={"xlim": (0, 1), "ylim": (0, 1)})
-    figure.add("one", [x for x, _ in points], [y for _, y in points], **looks)
-    return ElementTree.fromstring(svg(figure))
+    series = Series("one", [x for x, _ in points], [y for _, y in points], **looks)
+    return ElementTree.fromstring(svg(series, xlim=(0, 1), ylim=(0, 1)))
 
 
 def marks(root):
@@ -70,9 +69,8 @@ def test_what_is_undefined_is_not_drawn(line):
     [((0.0,), True), ((3.0, 3.0), False), ((-1e12, 1e12), True), ((1e-9, 2e-9), False), ((), True)],
 )
 def test_there_are_axes_whatever_their_range(values, line):
-    figure = Figure()
-    figure.add("one", values, values, line=line)
-    assert 2 <= len(ticks(ElementTree.fromstring(svg(figure)), 1)) <= 12
+    root = ElementTree.fromstring(svg(Series("one", values, values, line=line)))
+    assert 2 <= len(ticks(root, 1)) <= 12
 
 
 NAMES = ["<script>alert(1)</script>", "a & b", '"quoted"', "$\\frac{1}$", "_hidden", "\u6f22\u5b57"]
@@ -80,9 +78,7 @@ NAMES = ["<script>alert(1)</script>", "a & b", '"quoted"', "$\\frac{1}$", "_hidd
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_shown_as_they_are(name):
-    figure = Figure(name, name)
-    figure.add(name, [0.0], [0.0])
-    text = svg(figure)
+    text = svg(Series(name, [0.0], [0.0]), xlabel=name, ylabel=name)
     assert "<script" not in text
     root = ElementTree.fromstring(text)
     assert [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")].count(name) == 3
@@ -90,19 +86,15 @@ def test_names_are_shown_as_they_are(name):
 
 def test_a_long_name_is_on_several_lines():
     long = "single-shot, surrogates; penalty = selection_rate, gap at most 0.05 wanted, or less"
-    figure = Figure()
-    figure.add(long, [0.0], [0.0])
-    root = ElementTree.fromstring(svg(figure))
+    root = ElementTree.fromstring(svg(Series(long, [0.0], [0.0])))
     texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert long not in texts
     assert long in " ".join(filter(None, texts))
 
 
 def test_hollow_marks_lie_above_the_others_and_the_first_above_the_next():
-    figure = Figure()
-    for name, hollow in (("a", False), ("b", True), ("c", False)):
-        figure.add(name, [0.5], [0.5], hollow=hollow)
-    axes = ElementTree.fromstring(svg(figure)).find(".//{*}g[@id='axes_1']")
+    series = [Series(name, [0.5], [0.5], hollow=name == "b") for name in "abc"]
+    axes = ElementTree.fromstring(svg(*series)).find(".//{*}g[@id='axes_1']")
     styles = [use.get("style") for use in axes.findall(".//{*}g[@clip-path]/{*}use")]
     colors = [re.search("stroke: (#[0-9a-f]{6})", style)[1].upper() for style in styles]
     assert colors == [COLORS[2].upper(), COLORS[0].upper(), COLORS[1].upper()]
@@ -114,15 +106,10 @@ def test_hollow_marks_lie_above_the_others_and_the_first_above_the_next():
 def test_the_same_numbers_give_the_same_bytes():
     """No name in the file is random, or of a count of what was drawn before."""
 
-    def drawn_anew():
-        figure = Figure("across", "up", limit=0.5)
-        figure.add("one", [0.1, 0.2], [0.3, 0.4], line=True)
-        figure.add("two", [0.1], [0.3])
-        return svg(figure)
-
-    once = drawn_anew()
-    svg(Figure())
-    assert drawn_anew() == once
+    series = Series("one", [0.1, 0.2], [0.3, 0.4], line=True), Series("two", [0.1], [0.3])
+    once = svg(*series, limit=0.5)
+    svg()
+    assert svg(*series, limit=0.5) == once
     assert len(once) > 1000
     assert "dc:date" not in once
 
@@ -130,7 +117,7 @@ def test_the_same_numbers_give_the_same_bytes():
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r'pip install "synthfair\[report\]"'):
-        svg(Figure())
+        draw([])
 
 
 def luminance(color):

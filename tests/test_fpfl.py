@@ -39,7 +39,7 @@ def run_all(algorithm, *, rounds, users=USERS, **start):
     """All users in every round, from another state if asked for."""
     begun = engine.start(algorithm, users, 0)
     begun = begun._replace(state=begun.state._replace(**start))
-    everyone = Cohorts.everyone(len(users))
+    everyone = Cohorts(len(users), len(users))
     return engine.run(algorithm, users, everyone, rounds=rounds, seed=0, progress=begun)
 
 

@@ -14,15 +14,13 @@ from synthfair.compare import federate, run_method
 from synthfair.errors import InputError
 from synthfair.federated import (
     METHODS,
-    TrainFiles,
-    assign_users,
     draw_users,
     make_user_data,
     method,
     train_rounds,
     train_table,
 )
-from synthfair.federated.privfairfl import counts_bytes, sum_counts
+from synthfair.federated.privfairfl import sum_counts
 from synthfair.federated.users import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.ledger import Ledger
@@ -137,9 +135,10 @@ def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
         lambda *a, **k: searched.append(a) or search(*a, **k),
     )
     config = configured("privfairfl_pre", counts_epsilon=1.0, **PRIVATE, batch=480)
-    files = TrainFiles(tmp_path, tmp_path / "ledger.jsonl")
-    assigned = assign_users(make_table(3000), clients=5, seed=0)
-    training, _ = train_table(assigned, make_schema(), config, files, source="small")
+    book, users = tmp_path / "ledger.jsonl", {"clients": 5}
+    training, _ = train_table(
+        make_table(3000), make_schema(), config, tmp_path, ledger=book, users=users
+    )
     assert len(searched) == 1
     weights = sf.postprocess.make_weights(training.counts, "kamiran_calders").array()
     assert not np.allclose(weights, 1.0)
@@ -152,32 +151,34 @@ def test_the_cost_includes_the_counts(method):
     found = train_rounds(data, config)
     plain = train_rounds(data, configured("dp_sgd"))
     assert found.cost.rounds == plain.cost.rounds + 1
-    assert found.cost.bytes_sent - plain.cost.bytes_sent == 10 * counts_bytes(found.counts)
-    assert counts_bytes(found.counts) == (2 * 8 * 84 if method == "privfairfl_post" else 2 * 32)
+    assert found.cost.bytes_sent - plain.cost.bytes_sent == 10 * (
+        2 * 8 * 84 if method == "privfairfl_post" else 2 * 32
+    )
 
 
 def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     config = configured("privfairfl_post", counts_epsilon=1.0, **PRIVATE, batch=480)
-    files = TrainFiles(tmp_path, Ledger.for_table(tmp_path / "rows.csv").path)
-    assigned = assign_users(make_table(3000), clients=5, seed=0)
-    training, _ = train_table(assigned, make_schema(), config, files, source="small")
+    book, users = Ledger.for_table(tmp_path / "rows.csv").path, {"clients": 5}
+    training, _ = train_table(
+        make_table(3000), make_schema(), config, tmp_path, ledger=book, users=users
+    )
     said = plain_text(training_table(training, private=True))
     words = " ".join(said.split())
     assert "(epsilon = 5, delta = 0.0001)-differential privacy of one row" in words
     assert "by themselves (epsilon = 1, delta = 0)-differential privacy of one row" in words
     assert "name gradients" in words
     assert "what clients send" in words
-    document = json.loads(files.paths[1].read_text())
+    document = json.loads((tmp_path / "metrics.json").read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     (counts,) = document["counts"]["guarantees"]
     assert (counts["epsilon"], counts["unit"], counts["simulated"]) == (1.0, "row", True)
-    decision = sf.read_model(files.paths[0]).decision
+    decision = sf.read_model(tmp_path / "model.json").decision
     assert decision.notion == "statistical_parity"
     assert decision.origin.model_dump() == document["counts"] | {"guarantees": (counts,)}
-    booked = Ledger(files.ledger).spent().epsilon(1e-4)
+    booked = Ledger(book).spent().epsilon(1e-4)
     assert booked == pytest.approx(5.0)
-    assert Ledger(files.ledger).spent().composition.delta(5.0) == pytest.approx(1e-4, rel=1e-3)
-    assert Ledger(files.ledger).spent().composition.delta(0.99) == 1.0
+    assert Ledger(book).spent().composition.delta(5.0) == pytest.approx(1e-4, rel=1e-3)
+    assert Ledger(book).spent().composition.delta(0.99) == 1.0
     assert read_results([tmp_path])[0].epsilon == 5.0
 
 

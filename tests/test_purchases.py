@@ -22,7 +22,7 @@ from synthfair.client.surrogate_task import SurrogateTask
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
-from synthfair.federated import TrainConfig, TrainFiles, assign_users, train_table
+from synthfair.federated import TrainConfig, train_table
 from synthfair.files import claimed
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
@@ -361,18 +361,15 @@ COUNTS = {"method": "privfairfl_post", "counts_epsilon": 1.0, "batch": 20, "bins
 
 def train(folder, config=TRAIN):
     users = {"clients": 2} if config.local_passes else {"rows_per_user": 3.0}
-    table = assign_users(make_table(300), **users, seed=0)
-    files = TrainFiles(folder / "out", folder / "ledger", force=True)
-    return train_table(table, SCHEMA, config, files, source="small")[0]
+    files = {"output": folder / "out", "ledger": folder / "ledger", "force": True}
+    return train_table(make_table(300), SCHEMA, config, users=users, **files)[0]
 
 
 def test_a_column_of_users_that_no_file_may_name_is_refused_before_anything_is_bought(tmp_path):
     table = make_table(300).assign(**{"a\tb": np.arange(300) // 3})
-    table = assign_users(table, user_column="a\tb", seed=0)
+    files, users = {"ledger": tmp_path / "ledger"}, {"user_column": "a\tb"}
     with pytest.raises(InputError, match="^user_column: must be on one line"):
-        train_table(
-            table, SCHEMA, TRAIN, TrainFiles(tmp_path / "out", tmp_path / "ledger"), source="x"
-        )
+        train_table(table, SCHEMA, TRAIN, tmp_path / "out", users=users, **files)
     assert not list(tmp_path.iterdir())
 
 

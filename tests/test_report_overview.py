@@ -37,7 +37,7 @@ def test_other_clients_and_the_same_run_twice_are_not_averaged(runs, tmp_path):
     (fewer / "metrics.json").write_text(json.dumps(metrics))
     (overview,) = overviews(read_results([runs[0], fewer]))
     found = [(s.method, len(s.runs)) for s in overview.summaries]
-    assert found == [("single-shot; 2 clients", 1), ("single-shot; 1 clients", 1)]
+    assert found == [("single-shot; tables = 2", 1), ("single-shot; tables = 1", 1)]
     twin = copied(runs[0], tmp_path / "twin")
     with pytest.raises(sf.InputError, match="neither in settings nor in seed"):
         overviews(read_results([runs[0], twin]))

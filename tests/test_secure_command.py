@@ -12,7 +12,7 @@ import synthfair as sf
 from examples import secure_sums
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.postprocess.histogram import read_histogram
+from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.ledger import Ledger
 from synthfair.trained import input_names
 
@@ -74,7 +74,7 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     assert "20 numbers over 3 clients" in said
     assert "a standard deviation of 0.851 rows" in said
     assert "more than 5.71 rows" in said  # 3 sqrt(5) times as many
-    assert f"Task {sf.secure.read_task(folder / 'task.json').id.hex()}\n" in said
+    assert f"Task {sf.secure.SumTask.read(folder / 'task.json').id.hex()}\n" in said
     for client in range(3):
         assert share(folder, client, *model) == 0
     for role in range(2):
@@ -86,15 +86,15 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     said = capsys.readouterr().out
     for words in ("3 clients", "Nothing was answered", "epsilon", "one row", "collude"):
         assert words in said
-    task = sf.secure.read_task(folder / "task.json").id.hex()
+    task = sf.secure.SumTask.read(folder / "task.json").id.hex()
     assert said.count(f"Task {task}\n") == 3 + 2 * 2 + 1  # share, add --check and add, open
     assert said.count("holds against") == 3 + 2 * 2 + 1
-    partial = sf.secure.read_partial_sum(folder / "sum_0.json")
+    partial = sf.secure.PartialSum.read(folder / "sum_0.json")
     assert said.count(f"list has the hash {partial.clients_hash}") == 2 * 2
-    found = read_histogram(folder / "histogram.json")
+    found = ScoreHistogram.read(folder / "histogram.json")
     exact = sum(
         sf.secure.count_table(
-            sf.secure.read_task(folder / "task.json").what,
+            sf.secure.SumTask.read(folder / "task.json").what,
             make_table(seed=i), make_schema(), model=sf.read_model(folder / "model.json"),
         )
         for i in range(3)
@@ -131,7 +131,7 @@ def test_counts_of_users_and_a_second_answer(folder, capsys):
     for role in range(2):
         assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
     assert open_both(folder) == 0
-    total = read_histogram(folder / "histogram.json")
+    total = ScoreHistogram.read(folder / "histogram.json")
     assert abs(total.array().sum() - 3 * 12 * 2) < 150  # 8 of scale 1
     assert total.origin.guarantees[0].rows_per_user == 2
     assert add(folder, 0, "--output", f"{folder}/again.json") == 0
@@ -300,7 +300,7 @@ def test_the_example_runs(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "stated 0.276" in said
     assert "10" in said
-    found = read_histogram(tmp_path / "demo" / "histogram.json")
+    found = ScoreHistogram.read(tmp_path / "demo" / "histogram.json")
     assert found.origin.guarantees[0].simulated
     assert "a simulation" in " ".join(said.split())
     assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained

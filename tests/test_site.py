@@ -1,10 +1,8 @@
-"""The notebook of the tutorial, and the site."""
+"""The documentation's site."""
 
-import json
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,26 +11,6 @@ from browser import asked_for, headless, needs_browser
 import synthfair as sf
 
 ROOT = Path(__file__).parents[1]
-
-
-def test_the_notebook_is_that_of_the_tutorial():
-    """If not: python docs/tools/tutorial_notebook.py."""
-    made = import_module("tutorial_notebook")
-    committed = made.TARGET.read_text(encoding="utf-8")
-    assert committed == made.notebook(made.SOURCE.read_text(encoding="utf-8"))
-    cells = [cell for cell in json.loads(committed)["cells"] if cell["cell_type"] == "code"]
-    assert len(cells) == made.SOURCE.read_text(encoding="utf-8").count("```python")
-
-
-@pytest.mark.slow
-def test_the_notebook_runs(tmp_path):
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    notebook = nbformat.read(ROOT / "docs" / "tutorial.ipynb", as_version=4)
-    place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=300, resources=place).execute()
-    outputs = (out for cell in notebook.cells for out in cell.get("outputs", []))
-    printed = "".join(out.get("text", "") for out in outputs)
-    assert "SPD" in printed
 
 
 @pytest.mark.parametrize(
@@ -90,7 +68,7 @@ def test_every_public_name_is_in_the_api(site):
 @needs_browser
 def test_a_browser_reads_the_site_without_network_and_without_errors(site):
     with headless() as driver:
-        for name in ("index", "tutorial", "method", "surrogates", "api/index"):
+        for name in ("index", "method", "surrogates", "api/index"):
             driver.get((site / f"{name}.html").as_uri())
             assert driver.get_log("browser") == [], name
             script = "return [...document.images].every(image => image.naturalWidth > 0)"

@@ -14,7 +14,7 @@ from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.data.schema import RELEASE_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.measure.gaps_file import GapsFile, write_gaps
+from synthfair.measure.gaps_file import GapsFile
 from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
 from synthfair.report.release_tables import (
     clipping_table,
@@ -221,7 +221,7 @@ def test_the_same_table_is_printed_at_several_widths():
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     gap = GAP | {"rate": "true_positive_rate"}
-    write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
+    gaps_file(sites=CLIENTS, gaps=[gap]).write(tmp_path / "gaps.json")
     deploy.tell(Fake(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text

@@ -15,7 +15,6 @@ from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
 from synthfair.federated import (
     TrainConfig,
-    TrainFiles,
     assign_users,
     engine,
     make_user_data,
@@ -24,7 +23,6 @@ from synthfair.federated import (
 )
 from synthfair.federated.engine import CheckpointFile, Protection, RunProgress
 from synthfair.federated.training import make_model, rounds_csv
-from synthfair.federated.users import other_groups
 from synthfair.privacy.ledger import Ledger
 from synthfair.settings import load_settings
 
@@ -40,24 +38,26 @@ def user_data(config=QUICK, n=200, n_groups=2):
     return make_user_data(encode(table, schema), np.arange(n) // 4, schema, config)
 
 
-def files(tmp_path, **options):
-    return TrainFiles(tmp_path / "out", tmp_path / "users.ledger.jsonl", **options)
-
-
 def assigned(n=300, **how):
     return assign_users(make_table(n), **(how or {"rows_per_user": 3.0}), seed=0)
 
 
+def users_for(config):
+    return {"clients": 2} if config.local_passes else {"rows_per_user": 3.0}
+
+
 def data_of_run(config):
     """What :func:`run` trains on."""
-    found, schema = assigned(), make_schema()
-    return make_user_data(encode(found.train, schema), found.user, schema, config)
+    (rows, user, _), schema = assigned(), make_schema()
+    return make_user_data(encode(rows, schema), user, schema, config)
 
 
 def run(tmp_path, config=QUICK, on_rounds=None, **options):
-    table = assigned(clients=2) if config.local_passes else assigned()
-    there = files(tmp_path, **options)
-    return train_table(table, make_schema(), config, there, source="small", on_rounds=on_rounds)
+    book, users = tmp_path / "users.ledger.jsonl", users_for(config)
+    return train_table(
+        make_table(300), make_schema(), config, tmp_path / "out",
+        ledger=book, users=users, on_rounds=on_rounds, **options,
+    )  # fmt: skip
 
 
 def metrics(tmp_path):
@@ -81,9 +81,7 @@ def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, 
     training, evaluation = run(tmp_path, config)
     read = read_model(tmp_path / "out" / "model.json")
     assert read == training.model
-    again = evaluate(
-        read, dict(assigned(clients=2).tests if config.local_passes else assigned().tests)
-    )
+    again = evaluate(read, dict(assigned(**users_for(config))[2]))
     assert again.overall["accuracy"].value == evaluation.overall["accuracy"].value
 
 
@@ -223,7 +221,7 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
     part = tmp_path / "part"
     with pytest.raises(KeyboardInterrupt, match=f"holds {rounds} rounds"):
         run(part, config, stop_at(rounds))
-    assert not files(part).paths[0].exists()
+    assert not (part / "out" / "model.json").exists()
     saved = next((part / "out").glob("*.checkpoint"))
     assert saved.stat().st_mode & 0o077 == 0  # it holds the seed of the noise
     monkeypatch.setattr("synthfair.federated.training.secrets.token_bytes", (7).to_bytes)
@@ -284,8 +282,8 @@ def test_several_attributes_are_constrained_at_once():
     rows, gaps = encode(table, schema), {}
     for also in ((), ("home",)):
         config = TrainConfig(also=also, **settings)
-        others = other_groups(table, schema, config, source="t")
-        data = make_user_data(rows, np.arange(400), schema, config, others=others)
+        groups = [encode(table, schema.with_sensitive(name)).s for name in also]
+        data = make_user_data(rows, np.arange(400), schema, config, also=groups)
         chosen = train_rounds(data, config).model.scores(rows.x, rows.s) > 0
         rates = [chosen[(table["home"] == h).to_numpy()].mean() for h in home.categories]
         gaps[also] = max(rates) - min(rates)
@@ -296,17 +294,18 @@ def test_several_attributes_are_constrained_at_once():
 
 
 def test_further_attributes_must_be_others():
-    table, schema = make_table(), make_schema()
+    rows, schema = encode(make_table(), make_schema()), make_schema()
+    user = np.arange(len(rows.y))
     for also in (("town",), ("age",)):
         with pytest.raises(InputError, match="attribute"):
-            other_groups(table, schema, TrainConfig(also=also), source="t")
+            make_user_data(rows, user, schema, TrainConfig(also=also), also=[rows.s])
 
 
 @pytest.mark.parametrize(
     ("notion", "complaint"),
     [
-        ("statistical_parity", "no user has a row with town = 'c': statistical_parity cannot"),
-        ("equal_opportunity", "no user has a row with town = 'b' and paid = 'yes'"),
+        ("statistical_parity", "no user has a row with town=c: statistical_parity cannot"),
+        ("equal_opportunity", "no user has a row with town=b with paid=yes"),
     ],
 )
 def test_a_group_that_nobody_has_is_refused(notion, complaint):
@@ -373,23 +372,23 @@ def test_settings_that_contradict_each_other_are_refused(wrong, complaint):
 
 class TestAssignment:
     def test_clients_test_on_rows_of_their_own(self):
-        found = assigned(clients=3)
-        assert sorted(found.tests) == ["client_0", "client_1", "client_2"]
-        assert np.unique(found.user, return_counts=True)[1].tolist() == [80, 80, 80]
+        _, user, tests = assigned(clients=3)
+        assert sorted(tests) == ["client_0", "client_1", "client_2"]
+        assert np.unique(user, return_counts=True)[1].tolist() == [80, 80, 80]
 
     def test_of_many_users_a_fifth_of_the_rows_is_held_out(self):
-        found = assigned()
-        assert len(found.tests["test"]) == 60
-        assert len(found.train) == len(found.user) == 240
-        assert not set(found.train.index) & set(found.tests["test"].index)
+        train, user, tests = assigned()
+        assert len(tests["test"]) == 60
+        assert len(train) == len(user) == 240
+        assert not set(train.index) & set(tests["test"].index)
 
     def test_named_users_are_tested_or_trained_on_never_both(self):
         table = make_table(100).assign(who=[f"p{i % 20}" for i in range(100)])
-        found = assign_users(table, user_column="who", seed=0)
-        assert "who" not in found.train
-        tested = {f"p{i % 20}" for i in found.tests["test"].index}
+        train, user, tests = assign_users(table, user_column="who", seed=0)
+        assert "who" not in train
+        tested = {f"p{i % 20}" for i in tests["test"].index}
         assert len(tested) == 4
-        assert not tested & set(found.user)
+        assert not tested & set(user)
 
     @pytest.mark.parametrize(
         ("how", "complaint"),

@@ -192,7 +192,7 @@ def test_bad_clients_hardly_count(attack, bad):
     total = np.sum(make_pool(heavy, SCHEMA, config).rows.weight)
     assert np.sum(pooled.rows.weight) == pytest.approx(total)
     # Nor has one that hardly counts an influence.
-    found = measure_influence(heavy, model, {"test": TRUSTED}, config=config, trusted=TRUSTED)
+    found = measure_influence(pooled, model, {"test": TRUSTED})
     assert found.releases["c0"].weight == float(f"{pooled.trust['c0']:.2g}")
     assert found.releases["c0"].scores < 0.1
 

@@ -75,8 +75,8 @@ def client(
             guaranteed, and nothing warns of it. Also a key of the configuration, which --epsilon
             overrides.
     """
-    settings |= {"release": release, "without_epsilon": without_epsilon}
-    given, is_decided = load_release_config(config, **settings)
+    settings |= {"release": release, "without_epsilon": without_epsilon or None}
+    given = load_release_config(config, **settings)
 
     # All that could refuse the outputs, before any work is done.
     require_free(output, inputs=(data, schema, config, sign), force=force)
@@ -85,7 +85,7 @@ def client(
     key = read_signing_key(sign) if sign else None
     from synthfair.report import release_tables as make
 
-    if given.epsilon is None and not is_decided:
+    if given.epsilon is None and not given.without_epsilon:
         warn(make.no_epsilon_warning(given))
     if isinstance(given, DistillConfig):
         from synthfair.data.schema import read_schema

@@ -63,7 +63,7 @@ def compare(
         output: Folder to write to.
         min_group_rows: Gaps leave out groups with fewer test rows.
     """
-    distill, _ = load_release_config(config, **settings)
+    distill = load_release_config(config, **settings)
     if not isinstance(distill, DistillConfig):
         raise InputError(f"{config}: release: compare makes surrogates as one of the methods")
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows

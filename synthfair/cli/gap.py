@@ -1,4 +1,4 @@
-r"""Measure gaps between groups of clients who do not reveal their group.
+r"""Gaps between groups of clients who do not reveal their group.
 
 Measure how a number (a rate, an accuracy, any score) differs between groups of clients, without
 learning any client's group or number. Each client sends one noisy report (local differential
@@ -25,7 +25,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from synthfair import measure
-from synthfair.cli.parameters import Confidence, Force, Model
+from synthfair.cli.parameters import Force, Model
 from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
 from synthfair.files import parse_as, require_free
@@ -54,7 +54,7 @@ def plan(
     output: Path | None = None,
     force: Force = False,
     shares: tuple[float, ...] = (),
-    confidence: Confidence = 0.95,
+    confidence: float = 0.95,
     mechanism: Literal["randomized", "laplace"] = "randomized",
 ) -> None:
     r"""Find the clients, epsilon or precision of a measurement; write its public file.
@@ -79,6 +79,7 @@ def plan(
         precision: Wanted half-width of the interval.
         output: The public file to write, e.g. gap.json.
         shares: Rough shares of the groups, of sum 1. Default: equal.
+        confidence: Confidence of each interval.
         mechanism: randomized sends one bit of the value, laplace the value with noise. The former
             has the smaller error at every epsilon, unless values are known to lie near the middle
             of their range.
@@ -104,7 +105,7 @@ def plan(
     # The public file, and the measurement in words.
     collection = measure.make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
-        measure.write_collection(collection, output)
+        collection.write(output)
     kinds = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
     budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
     facts = {
@@ -167,7 +168,7 @@ def perturb(
     if (group is None) != (value is None) or (group and model):
         raise InputError("flags: group and value belong together, and are not for a model")
 
-    public = measure.read_collection(collection)
+    public = measure.Collection.read(collection)
     if model and table and rate:
         from synthfair.evaluation import encode_tests, pooled_scores, read_tests
         from synthfair.trained import read_model
@@ -196,10 +197,9 @@ def aggregate(
     reports: Annotated[tuple[str, ...], Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    confidence: Confidence = 0.95,
+    confidence: float = 0.95,
     output: Path | None = None,
     force: Force = False,
-    shares: tuple[float, ...] = (),
     no_ids: bool = False,
 ) -> None:
     r"""Estimate gaps between groups from any number of reports, with intervals.
@@ -213,35 +213,32 @@ def aggregate(
             --confidence 0.99
         zcat reports.csv.gz | python -m synthfair gap aggregate gap.json -
 
-    The groups' shares are estimated, and the intervals include their uncertainty, unless --shares
-    gives them. The intervals are for the population of which the clients are a random sample. An
-    invented report that looks like a real one cannot be recognised.
+    The groups' shares are estimated, and the intervals include their uncertainty. They are for the
+    population of which the clients are a random sample. An invented report that looks like a real
+    one cannot be recognised.
 
     Args:
         reports: Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz), which are
             waited for until their writers close them; - is CSV from standard input.
+        confidence: Confidence of each interval.
         output: JSON file to which the result is written as well; python -m synthfair report shows
             the folder of a gaps.json.
-        shares: Shares of the groups, if known.
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
-    from synthfair.measure.estimate import require_confidence, require_shares
-    from synthfair.measure.gaps_file import write_gaps
+    from synthfair.measure.estimate import require_confidence
     from synthfair.report.result_tables import estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:
         files = [source for source in sources if isinstance(source, Path)]
         require_free(output, inputs=(collection, *files), force=force)
-    public = measure.read_collection(collection)
+    public = measure.Collection.read(collection)
     require_confidence(confidence)  # before the reports are read, which may take hours
-    if shares:
-        require_shares(shares, len(public.groups))
     sums = measure.aggregate_reports(sources, public, None if no_ids else measure.SeenIds())
     warn(*rejected_warnings(sums, public))
-    document = measure.estimate_gaps(sums, public, confidence=confidence, shares=shares or None)
+    document = measure.estimate_gaps(sums, public, confidence=confidence)
     for line in document.warnings:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     if output:
-        write_gaps(document, output)
+        document.write(output)
     say(estimate_tables(document))

@@ -64,8 +64,6 @@ NoiseSeed = Annotated[
     ),
 ]
 
-Confidence = Annotated[float, Parameter(help="Confidence of each interval.")]
-
 
 def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callable[..., Any]:
     """Return a decorator that gives a command flags for keys of configurations.

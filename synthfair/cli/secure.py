@@ -1,22 +1,4 @@
-"""``python -m synthfair secure``: sums over clients whose parts nobody sees."""
-
-from __future__ import annotations
-
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import App, Parameter
-
-from synthfair.cli.parameters import Force, SchemaFile
-from synthfair.errors import InputError
-
-if TYPE_CHECKING:
-    import synthfair as sf
-
-secure = App(
-    name="secure",
-    help=r"""Sum over clients so that nobody sees a client's part, with noise.
+r"""Sums over clients with noise, so that nobody sees a client's part.
 
 Sums are counts of rows by group, label and a model's score, or those of which one private surrogate
 of all clients' rows is made. Each client cuts its part into shares, one for each of two or three
@@ -41,8 +23,23 @@ their answers give the noisy total, with differential privacy, and nobody sees a
         --output histogram.json
 
 Clients' keys are those of keygen without --aggregator.
-""",
-)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from synthfair.cli.parameters import Force, SchemaFile
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    import synthfair as sf
+
+secure = App(name="secure", help=__doc__)
 
 TaskFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
 
@@ -115,7 +112,7 @@ def plan(
     from synthfair.release.settings import load_release_config
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
-    from synthfair.secure.task import make_task, read_aggregator_keys, write_task
+    from synthfair.secure.task import make_task, read_aggregator_keys
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
     trained_model, table_schema = model_and_schema(model, schema)
@@ -127,7 +124,7 @@ def plan(
                 "flags: --epsilon, --rows-per-client, --unit and --rows-per-user are of counts; a"
                 " surrogate's epsilon is in its settings, and its unit is one row"
             )
-        config: Any = load_release_config(surrogate, release="surrogate")[0]
+        config: Any = load_release_config(surrogate, release="surrogate")
         if config.relation != "add_or_remove":  # which every answer would refuse
             raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
         totals, release = read_opened(opened), output / "surrogate.parquet"
@@ -160,7 +157,7 @@ def plan(
         )
     require_free(*tasks, inputs=inputs, force=force)
     for path, task in tasks.items():
-        write_task(task, path)
+        task.write(path)
         say(f"Wrote {path}: {task.what.length} numbers over {len(task.clients)} clients.")
         say(f"Task {task.id.hex()}")
 
@@ -219,16 +216,16 @@ def add(
         check: Only verify; nothing is answered or spent.
     """
     from synthfair.cli.show import say
-    from synthfair.files import OWNER_ONLY, require_free, write_json
+    from synthfair.files import OWNER_ONLY, require_free
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator import answer, receive
-    from synthfair.secure.task import RECORDS, read_aggregator_secret, read_task
+    from synthfair.secure.task import RECORDS, SumTask, read_aggregator_secret
 
     if check == (output is not None):
         raise InputError("flags: give one of --output and --check")
     if output:
         require_free(output, inputs=(task, key, *uploads), force=force)
-    public_task, secret = read_task(task), read_aggregator_secret(key)
+    public_task, secret = SumTask.read(task), read_aggregator_secret(key)
     records = Path(os.path.realpath(key)).with_suffix(RECORDS)
     role = public_task.role_of(secret.public)
     public_task.require_within(most_epsilon, most_delta)
@@ -248,7 +245,7 @@ def add(
         return
     # The one answer to this task.
     partial = answer(public_task, secret, total, records)
-    write_json(output, partial.model_dump(mode="json"), mode=OWNER_ONLY)
+    partial.write(output, mode=OWNER_ONLY)
     if partial.clients_hash != total.clients_hash:
         say("The task was answered before, for other uploads: this is that answer.")
         clients = f"{len(partial.clients)} clients; their list has the hash {partial.clients_hash}"
@@ -283,24 +280,23 @@ def open_sums(
         output: JSON to write, e.g. histogram.json.
     """
     from synthfair.cli.show import say
-    from synthfair.files import require_free, write_json
-    from synthfair.postprocess.histogram import write_histogram
+    from synthfair.files import require_free
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure import aggregator
     from synthfair.secure.surrogate import opened_sum
-    from synthfair.secure.task import read_task
+    from synthfair.secure.task import SumTask
 
     require_free(output, inputs=(task, *sums), force=force)
-    public_task = read_task(task)
+    public_task = SumTask.read(task)
     summand: Any = public_task.what
-    partial = [aggregator.read_partial_sum(path) for path in sums]
+    partial = [aggregator.PartialSum.read(path) for path in sums]
     total = aggregator.open_sums(
         public_task, partial, commitments=commitments or None, sources=sums
     )
     if summand.kind == "rows":
-        write_json(output, opened_sum(summand, total).model_dump(mode="json"))
+        opened_sum(summand, total).write(output)
     else:
-        write_histogram(aggregator.score_histogram(summand, total), output)
+        aggregator.score_histogram(summand, total).write(output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

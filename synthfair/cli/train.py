@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 
@@ -23,10 +22,6 @@ from synthfair.cli.parameters import (
 from synthfair.errors import InputError
 from synthfair.settings import load_settings
 
-if TYPE_CHECKING:
-    from synthfair.federated.method import TrainConfig
-
-
 Method = Literal[
     "fedavg", "fedsgd", "fpfl", "mmdm", "dp_sgd", "fair_sgd", "two_phase",
     "privfairfl_pre", "privfairfl_post", "refine",
@@ -34,28 +29,20 @@ Method = Literal[
 
 
 def command(argv: Sequence[str]) -> Callable[..., None]:
-    """Return the command with flags for settings; for help with a method, its settings alone."""
+    """Return the command with flags for settings, of which help shows those of one method."""
     is_help, word = bool({"-h", "--help"} & {*argv}), "--method"
     method = argv[argv.index(word) + 1] if word in argv[:-1] else None
     if is_help and method not in get_args(Method):
         return train
     from synthfair.federated.methods import METHODS
 
-    def flags(kind: type[TrainConfig], seen: Iterable[str] = ()) -> tuple[str, Any, list[str]]:
-        hidden = {"method", "start", *seen}
-        keys = [key for key in kind.model_fields if kind.reads(key) and key not in hidden]
-        return f"Settings of {method}" if method else "Settings", kind, keys
-
-    if is_help and method:
-
-        def page(**settings: Any) -> None:
-            del settings
-
-        page.__doc__ = (inspect.getdoc(METHODS[method]) or "").split("\n\n")[0]
-        return with_settings(flags(METHODS[method]))(page)
     groups: list[tuple[str, Any, list[str]]] = []
-    for kind in METHODS.values():
-        groups.append(flags(kind, [key for *_, keys in groups for key in keys]))
+    seen = {"method", "start"}
+    for name, kind in METHODS.items():
+        if not is_help or name == method:
+            keys = [key for key in kind.model_fields if kind.reads(key) and key not in seen]
+            groups.append((f"Settings of {name}", kind, keys))
+            seen |= {*keys}
 
     @with_settings(*groups)
     @wraps(train)
@@ -152,10 +139,11 @@ def train(
         tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.fairness.intervals import near_constant
-    from synthfair.federated import TrainFiles, assign_users, train_table
+    from synthfair.federated import train_table
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
-    from synthfair.postprocess import read_weights
+    from synthfair.federated.training import TRAINING_FILES
+    from synthfair.postprocess import RowWeights
     from synthfair.privacy.ledger import LEDGER_ENDING, Ledger
     from synthfair.report.answer import run_sentence
     from synthfair.report.result_tables import evaluation_tables, training_table
@@ -172,29 +160,33 @@ def train(
         )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
     rule = {name: value for name, value in users.items() if value is not None} or {"clients": 2}
-    table_of_users = assign_users(rows, seed=method_config.seed, tests=tests, **rule)
 
     # The training, with a bar.
     if ledger is None:
         ledger = (
             output / f"{table}{LEDGER_ENDING}" if is_public else Ledger.for_table(Path(table)).path
         )
-    files = TrainFiles(output, ledger, force, insecure_noise_seed, again or is_public)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
-            table_of_users,
+            rows,
             table_schema,
             method_config,
-            files,
+            output,
+            ledger=ledger,
+            users=rule,
+            tests=tests,
             source=table,
-            weights=read_weights(weights) if weights else None,
+            weights=RowWeights.read(weights) if weights else None,
+            force=force,
+            again=again or is_public,
+            noise_seed=insecure_noise_seed,
             on_rounds=on_rounds,
         )
 
     # What came of it.
     if training.resumed_at:
         say(f"Continued at round {training.resumed_at} of an interrupted run.")
-    say(training_table(training, private=files.noise_seed is None))
+    say(training_table(training, private=insecure_noise_seed is None))
     say(evaluation_tables(evaluation))
     if training.model.converged is False:
         warn(method_config.unsettled)
@@ -204,6 +196,6 @@ def train(
     )
     conclude(
         run_sentence(output),
-        list(files.paths),
+        [output / name for name in TRAINING_FILES],
         command("report", output, "--output", output / "report.html"),
     )

@@ -31,7 +31,7 @@ from synthfair.surrogate.records import (
 )
 from synthfair.surrogate.sums import SurrogateSpec, TableSums
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+from synthfair.task.protocol import ReadRows, Run, Task, fingerprint
 
 if TYPE_CHECKING:
     from synthfair.client.page import Site
@@ -188,4 +188,4 @@ def read_plain(site: Site, clipping: Clipping) -> ReadRows:
         content, size = content + content_sums(batch), size + batch.x.size
         kept = [*kept, batch] if size <= MAX_KEPT_NUMBERS else []
     rows = BatchesInOrder(lambda: kept) if kept else from_files(site.data, plain)
-    return ReadRows(rows, sha256_of((content,)))
+    return ReadRows(rows, fingerprint(*content))

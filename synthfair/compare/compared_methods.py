@@ -15,7 +15,7 @@ from synthfair import federated
 from synthfair.client.fair_task import Distillation
 from synthfair.client.from_table import distill_table
 from synthfair.data.batches import in_memory
-from synthfair.data.encode import Encoded, encode, expand
+from synthfair.data.encode import Encoded, content_sha256, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, refusal, require
@@ -24,7 +24,6 @@ from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
 from synthfair.federated.fedavg import safe_rate
-from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
 from synthfair.model import Rows
 from synthfair.release.format import Release, release_bytes
@@ -37,7 +36,6 @@ from synthfair.server.pooling import (
 )
 from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
-from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 
 MAX_DUALITY_GAP = 1e-3
@@ -218,7 +216,11 @@ def surrogate(
 ) -> Fitted:
     """Make surrogates, and train with the penalty at the server over all of them."""
     settings = config.records.model_copy(update={"seed": config.seed})
-    clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
+    clients = (
+        federation.schema.hash,
+        federation.names,
+        *(content_sha256([rows]) for rows in federation.plain),
+    )
     start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
     shared = {} if shared is None else shared
     if key in shared:
@@ -237,15 +239,15 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     near = surrogate(federation, config, **more)
-    model, sent = refine_model(
-        cast(TrainedModel, near.model),
-        _users(federation, config),
-        _penalty(federation, config),
-        rho=config.rho_o,
-        c=server_config(config).C,
-        exchanges=N_EXCHANGES,
+    start, c = cast(TrainedModel, near.model).theta, server_config(config).C
+    method = federated.Refine(
+        start=start, rounds=N_EXCHANGES, rho=config.rho_o, C=c, group_input=config.group_input
     )
-    cost = Cost(near.cost.users, 1 + N_EXCHANGES, near.cost.bytes_sent + sent)
+    rows = concatenated(federation.train)
+    data = federated.make_user_data(rows, federation.user, federation.schema, method)
+    method = method.plan(data).bound(gap=_penalty(federation, config))
+    model, _, cost, *_ = federated.train_rounds(data, method)
+    cost = Cost(cost.users, 1 + cost.rounds, near.cost.bytes_sent + cost.bytes_sent)
     return _fitted(model, federation, cost, near.target)._replace(seconds=near.seconds)
 
 

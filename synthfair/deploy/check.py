@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from synthfair.data.schema import Schema, read_schema
-from synthfair.data.tables import read_chunks
+from synthfair.data.schema import read_schema
 from synthfair.deploy.kit import MAX_KIT_FILE_BYTES, Kit, description, differences, read_yaml
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
@@ -195,7 +194,7 @@ def _server(kit: Kit) -> Iterator[str]:
 
 def _site(kit: Kit) -> Iterator[str]:
     path, settings = kit.settings_path, read_site_settings(kit.settings_path)
-    schema = read_schema(settings.schema_path)
+    read_schema(settings.schema_path)
     if isinstance(settings, AggregatorSettings):
         yield from _aggregator(path, settings)
         return
@@ -205,19 +204,14 @@ def _site(kit: Kit) -> Iterator[str]:
         yield f"{settings.data}: no such table, or not readable; data in {path} must name one"
     advice = f"keygen --output {settings.key}, and send the server"
     yield from _key(settings.key, advice, read_signing_key)
-    yield from _limits(path, settings, schema)
+    yield from _limits(path, settings)
 
 
-def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]:
+def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
     """List limits of the site that its ledger's limit must bound."""
     limits = settings.limits
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"
-    least = limits.least_rows or 0
-    if least and settings.data.exists():
-        n = sum(map(len, read_chunks(settings.data, schema)))
-        if n < least:
-            yield f"{settings.data}: {n} rows; limits: least_rows is {least}"
     ledger = Ledger(settings.ledger_file)
     if limits.most_epsilon is not None and limits.without_epsilon:
         yield (

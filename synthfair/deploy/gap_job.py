@@ -13,7 +13,7 @@ from synthfair.data.encode import Clipping
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
-from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, write_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.postprocess.histogram import MAX_COUNT
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.settings import Checked, Epsilon
@@ -146,7 +146,6 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         confidence=GAP_CONFIDENCE,
     )
     document = GapsFile(
-        format="synthfair-gaps/1",
         epsilon=job.epsilon,
         confidence=GAP_CONFIDENCE,
         model=model.sha256,
@@ -154,4 +153,4 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         sites=list(answers),
         gaps=gaps,
     )
-    write_gaps(document, output / GAPS_NAME)
+    document.write(output / GAPS_NAME)

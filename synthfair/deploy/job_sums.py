@@ -8,9 +8,8 @@ those of :mod:`synthfair.secure`.
 from __future__ import annotations
 
 import secrets
-import shutil
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -24,51 +23,34 @@ from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Question, sha256
 
-
-class JobLabel(NamedTuple):
-    """The label of a job's sums, which is the same until its file is removed.
-
-    Attributes:
-        text: the label.
-        file: the file that holds it.
-    """
-
-    text: str
-    file: Path
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the uploads to the job's sums."""
-        return self.file.with_suffix(".sums")
-
-    def remove(self) -> None:
-        """Remove the label with the uploads: the job has come to its end.
-
-        A job of the same sums, at the same time, may have removed them already.
-        """
-        self.file.unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+LABEL_BYTES = 16
+"""The length of a label."""
 
 
 def job_label(
     federation: JobSites, settings: BaseModel, folder: Path, name: str, *, least: int | None
-) -> JobLabel:
+) -> tuple[str, Path]:
     """Return the label of a job's sums, by which a job that ended early asks for the same ones.
 
     Args:
         federation: of the sites and the aggregators.
         settings: what the sums depend on; with another timeout the sums are the same.
-        folder: of the labels.
+        folder: of the folders of labels.
         name: of the kind of job.
         least: sites that must be in the first sum; all if not given.
+
+    Returns:
+        The label, and its folder, with room for the uploads to the sums. Whoever removes it says
+        that the job has come to its end.
     """
     aggregators = [keys.model_dump_json() for keys in federation.aggregators.values()]
     sums = settings.model_dump_json(), federation.schema.hash, least or len(federation.sites)
     digest = sha256(repr((sums, site_names(federation), aggregators)).encode())
+    folder = folder / f"{name}.{digest[:16]}.sums"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{name}.{digest[:16]}.label"
-    label = compute_once(path, digest, lambda: secrets.token_bytes(16), max_bytes=16)
-    return JobLabel(label.hex(), path)
+    draw = partial(secrets.token_bytes, LABEL_BYTES)
+    label = compute_once(folder / "label", digest, draw, max_bytes=LABEL_BYTES)
+    return label.hex(), folder
 
 
 def site_names(federation: JobSites) -> dict[str, str]:
@@ -123,7 +105,7 @@ def secure_sum(
         task: of the sum.
         question: to the sites, for their shares; the task of the sum is added.
         folder: of the server's own, where uploads lie until the caller removes them.
-        anew: file that holds a job to this very task; None where the next job has another one.
+        anew: what holds a job to this very task; None where the next job has another one.
 
     Raises:
         TooFewError: fewer sites than the task asks, or not all aggregators, have answered well;
@@ -136,9 +118,9 @@ def secure_sum(
         return content
 
     store, least, sites = folder / f"{task.id.hex()}.uploads", task.least_clients, None
-    refused = store.with_suffix(".refused")
+    refused, document = store.with_suffix(".refused"), task.model_dump(mode="json")
     if not store.exists():
-        settings = question.settings | {"task": task.model_dump(mode="json")}
+        settings = question.settings | {"task": document}
         sum_question = question.model_copy(update={"settings": settings})
         if refused.exists():
             shares, names = _of_role(task, refused.read_bytes(), 0), site_names(federation)
@@ -151,9 +133,11 @@ def secure_sum(
     content = store.read_bytes()
     sums = []
     for role, aggregator in enumerate(federation.aggregators):
-        shares = _of_role(task, content, role)
+        shares = b"".join(_of_role(task, content, role))
+        changes = {"task": "add", "settings": {"task": document}, "carried": shares}
         try:
-            sums.append(_partial_sum(federation, aggregator, task, question, shares))
+            answers = federation.ask(question.model_copy(update=changes), sites=(aggregator,))
+            sums.append(parse_as(answers[aggregator], PartialSum, aggregator))
         except TooFewError as error:
             if federation.booked[aggregator].code != "uploads":  # may be added up later
                 raise
@@ -175,16 +159,6 @@ def secure_sum(
             f"{error}; the task is spent: {first}submit the job again, for a new task, which all"
             " book anew"
         ) from error
-
-
-def _partial_sum(
-    federation: JobSites, name: str, task: SumTask, question: Question, uploads: list[bytes]
-) -> PartialSum:
-    """Return an aggregator's answer. Raises TooFewError: nothing, or no sum."""
-    settings = {"task": task.model_dump(mode="json")}
-    changes = {"task": "add", "settings": settings, "carried": b"".join(uploads)}
-    answers = federation.ask(question.model_copy(update=changes), sites=(name,))
-    return parse_as(answers[name], PartialSum, name)
 
 
 def _require_uploads(task: SumTask, content: bytes, client: str) -> None:

@@ -48,16 +48,17 @@ def problem(app: Path) -> str:
             return f"{SERVER} and {CLIENT}: must be files of JSON: {type(error).__name__}"
         for where, difference in differences(content, must):
             return f"{name}: {where[:200]!r}{difference}"
-        if _has_braces(content):
+        if has_braces(content):
             return f"{name}: has a brace in a text, which the engine would replace by a variable"
     return ""
 
 
-def _has_braces(content: Any) -> bool:
+def has_braces(content: Any) -> bool:
+    """Return whether a text in a document has a brace; in the braces, the engine reads a name."""
     if isinstance(content, dict):
         content = [*content, *content.values()]
     if isinstance(content, list):
-        return any(map(_has_braces, content))
+        return any(map(has_braces, content))
     return isinstance(content, str) and "{" in content
 
 

@@ -7,6 +7,7 @@ sites of their own, and get the model back with decisions by group. Pentyala et 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from pydantic import Field, model_validator
@@ -80,7 +81,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         InputError: the model is of another schema, or there are too few rows for the noise.
     """
     from synthfair.evaluation import decision_metrics
-    from synthfair.postprocess import choose_decision, write_histogram
+    from synthfair.postprocess import choose_decision
     from synthfair.secure.aggregator import score_histogram
     from synthfair.trained import write_model
 
@@ -97,14 +98,14 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         **job.model_dump(include={"bins", "epsilon", "rows_per_client"}),
     )
     least = job.least_answers
-    label = job_label(federation, counts, private.parent, "privfairfl", least=least)
-    task = make_sum(federation, counts, label=label.text, least=least)
+    label, folder = job_label(federation, counts, private.parent, "privfairfl", least=least)
+    task = make_sum(federation, counts, label=label, least=least)
     question = federation.question(
         task="privfairfl", round=0, settings={}, timeout=job.timeout, carried=content
     )
-    total = secure_sum(federation, task, question, folder=label.folder, anew=label.file)
+    total = secure_sum(federation, task, question, folder=folder, anew=folder)
     histogram = score_histogram(counts, total)
-    write_histogram(histogram, output / HISTOGRAM)
+    histogram.write(output / HISTOGRAM)
     choice = choose_decision(histogram, job.notion, job.alpha)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
@@ -113,7 +114,8 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         before = read_metrics(path) if path.exists() else None
         stays = {name: getattr(before, name, None) for name in ("guarantee", "secure_sums")}
         write_metrics(decision_metrics(fair, evaluation, **stays), path)
-    label.remove()  # whatever becomes of it now, all that costs an epsilon is done
+    # Whatever becomes of it now, all that costs an epsilon is done.
+    shutil.rmtree(folder, ignore_errors=True)
     if checkpoint:
         checkpoint.unlink()
     if job.send_back:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -133,31 +131,24 @@ def write_jobs(project: Project, output: Path) -> list[Path]:
         )
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
-    from synthfair.deploy.job_validator import SERVER, problem  # loads the engine
+    from synthfair.deploy.job_validator import SERVER, has_braces  # loads the engine
 
-    sites = [site.name for site in project.sites]
-    with tempfile.TemporaryDirectory() as made:
-        for kind, job in jobs.items():
-            least = job.least_answers or len(sites)
-            aggregators = [party.name for party in project.aggregators] * needs_aggregators(job)
-            meta = {
-                "name": kind,
-                "resource_spec": {},
-                "deploy_map": {"app": ["server", *sites, *aggregators]},
-                "min_clients": least + len(aggregators),
-                "mandatory_clients": aggregators,
-            }
-            folder, app = Path(made) / kind, description("job")
-            app[SERVER]["workflows"][0]["args"] = {
-                "kind": kind,
-                "sites": sites,
-                "job": job.model_dump(mode="json"),
-                "aggregators": aggregators,
-            }
-            for name, document in app.items():
-                write_json(folder / "app" / name, document)
-            write_json(folder / "meta.json", meta)
-            if complaint := problem(folder / "app"):
-                raise InputError(f"jobs.{kind}: {complaint}")
-        shutil.copytree(made, output, dirs_exist_ok=True)
+    sites, documents = [site.name for site in project.sites], {}
+    for kind, job in jobs.items():
+        aggregators = [party.name for party in project.aggregators] * needs_aggregators(job)
+        settings = {"sites": sites, "job": job.model_dump(mode="json"), "aggregators": aggregators}
+        if has_braces(settings):
+            raise InputError(f"jobs.{kind}: has a brace, which the engine takes for a variable's")
+        app = description("job")
+        app[SERVER]["workflows"][0]["args"] = {"kind": kind, **settings}
+        documents |= {output / kind / "app" / name: document for name, document in app.items()}
+        documents[output / kind / "meta.json"] = {
+            "name": kind,
+            "resource_spec": {},
+            "deploy_map": {"app": ["server", *sites, *aggregators]},
+            "min_clients": (job.least_answers or len(sites)) + len(aggregators),
+            "mandatory_clients": aggregators,
+        }
+    for path, document in documents.items():
+        write_json(path, document)
     return [output / kind for kind in sorted(jobs)]

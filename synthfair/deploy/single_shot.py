@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field, model_validator
 
 from synthfair.client.page import release_task
-from synthfair.deploy.job_sums import JobLabel, job_label, secure_sum, site_names
+from synthfair.deploy.job_sums import job_label, secure_sum, site_names
 from synthfair.deploy.site_sums import answer_part
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.format import release_bytes, write_release
-from synthfair.release.settings import RELEASES, DistillConfig, SurrogateConfig
+from synthfair.release.settings import DistillConfig, SurrogateConfig, release_settings
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
@@ -56,11 +57,8 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
     Raises:
         ValueError: of no kind, an unknown key, or a value that is not allowed.
     """
-    kind = settings.get("release")
-    if not isinstance(kind, str) or kind not in RELEASES:
-        raise ValueError(f"release: must be {' or '.join(RELEASES)}")
     rest = {key: value for key, value in settings.items() if key != "release"}
-    return validated(RELEASES[kind], rest)
+    return validated(release_settings(settings.get("release")), rest)
 
 
 def answer_single_shot(request: Request) -> bytes:
@@ -113,9 +111,9 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
             raise InputError(f"{path}: made with other settings than were asked for")
         return path
 
-    label = None
+    folder = None
     if job.shared_noise:
-        release, label = _shared_surrogate(federation, job, private)
+        release, folder = _shared_surrogate(federation, job, private)
         releases = [release]
     else:
         question = federation.question(
@@ -133,14 +131,12 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         keys=() if job.shared_noise else [settings.keys / f"{p.stem}.pub" for p in releases],
         trusted=settings.trusted,
     )
-    if label:  # only now: until then the same job goes on, and nobody pays twice
-        label.remove()
+    if folder:  # only now: until then the same job goes on, and nobody pays twice
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _shared_surrogate(
-    federation: JobSites, job: SingleShotJob, private: Path
-) -> tuple[Path, JobLabel]:
-    """Return the file of one surrogate of all sites' rows, with one noise for all, and the label.
+def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -> tuple[Path, Path]:
+    """Return the file of one surrogate of all sites' rows, and the folder of its sums.
 
     The sites of the first sum must be in all others; the job goes on with them alone.
     """
@@ -149,17 +145,15 @@ def _shared_surrogate(
 
     config, schema = cast(SurrogateConfig, release_config(job.release)), federation.schema
     aggregators, names = [*federation.aggregators.values()], site_names(federation)
-    label = job_label(federation, config, private.parent, "single_shot", least=job.least_answers)
     least, opened = job.least_answers or len(names), ()
-    while tasks := next_tasks(
-        opened, config, schema, aggregators, names, least=least, label=label.text
-    ):
+    label, folder = job_label(federation, config, private.parent, "single_shot", least=least)
+    while tasks := next_tasks(opened, config, schema, aggregators, names, least=least, label=label):
         task = next(iter(tasks.values()))
         federation.sites = tuple(sorted(names[key] for key in task.clients))
         question = federation.question(
             task="single_shot", round=len(opened), settings={}, timeout=job.timeout
         )
-        total = secure_sum(federation, task, question, folder=label.folder, anew=label.file)
+        total = secure_sum(federation, task, question, folder=folder, anew=folder)
         opened = (*opened, opened_sum(cast(RowSums, task.what), total))
     write_release(surrogate_from_sums(opened, config, schema), private / "surrogate.parquet")
-    return private / "surrogate.parquet", label
+    return private / "surrogate.parquet", folder

@@ -68,8 +68,6 @@ class TrainJob(Checked):
         least_answers: sites that must answer well in every round; all if not given.
         timeout: seconds to wait for the answers of a round; in the first one of ``two_phase`` sites
             train their teachers as well.
-        save_each: rounds between two checkpoints; from the last, the same job submitted anew goes
-            on. With an epsilon every round is saved, as sites answer one question a round.
     """
 
     train: dict[str, Any]
@@ -77,7 +75,6 @@ class TrainJob(Checked):
     most_rows: int | None = Field(default=None, ge=1, lt=2**31)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
-    save_each: int = Field(default=10, ge=1)
 
     @property
     def config(self) -> TrainConfig:
@@ -119,12 +116,6 @@ class Agreement(TrainJob):
     """
 
     sites: tuple[Name, ...] = Field(min_length=1, max_length=1000)
-
-    @model_validator(mode="after")
-    def _is_ordered(self) -> Agreement:
-        if list(self.sites) != sorted(set(self.sites)):
-            raise ValueError("sites: must be in the order of their names, each once")
-        return self
 
 
 class AgreedTraining:
@@ -290,10 +281,8 @@ class ServerTraining(AgreedTraining):
         self.checkpoint.save(self.first)
 
     def save(self, progress: RunProgress) -> None:
-        """Save the run if it is time, then remove the uploads to sums of rounds that are over."""
-        save_each = self.agreement.save_each if self.plan.guarantee is None else 1
-        if progress.rounds % save_each == 0 or progress.rounds == self.config.rounds:
-            self.checkpoint.save(progress)
+        """Save the run after a round, then remove the uploads to its sum."""
+        self.checkpoint.save(progress)
         shutil.rmtree(self._uploads, ignore_errors=True)
 
     @property
@@ -458,7 +447,7 @@ class SiteTraining(AgreedTraining):
 
     def _with_labels(self, seed: bytes, users: Users) -> bytes:
         """Return a seed, and behind it the labels that ``two_phase`` learns with it, as bits."""
-        if not self.plan.teaches:
+        if not self.plan.reads("teacher_epochs"):
             return seed
         taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
         return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()

@@ -46,14 +46,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from synthfair.errors import named
 from synthfair.fairness.metrics import CONFIDENCE, NOTION_METRICS, Metric, Scored
 from synthfair.settings import Count
 
 MIN_RATE_ROWS = 30
 """A rate of fewer rows is hardly known: its interval is up to 0.37 wide."""
-
-MAX_NAMED = 5
-"""Small groups, or clients, that a warning names; metrics.json names all."""
 
 Verdict = Literal["yes", "probably", "probably not", "no", "not measured"]
 """Whether a gap is within a limit: surely where the whole interval says so, else by its value."""
@@ -107,12 +105,6 @@ class Shares(NamedTuple):
     hits: np.ndarray
     size: np.ndarray
 
-    @property
-    def rate(self) -> np.ndarray:
-        """[G] share of the rows; not-a-number without rows."""
-        with np.errstate(invalid="ignore"):
-            return self.hits / self.size
-
     def of_at_least(self, n: int) -> Shares:
         """Return the sets that have so many rows."""
         counts = self.size >= n
@@ -130,7 +122,8 @@ class Shares(NamedTuple):
         with np.errstate(invalid="ignore"):
             low = np.where(hits > 0, betaincinv(hits, misses + 1, tail), 0.0)
             high = np.where(misses > 0, betaincinv(hits + 1, misses, 1 - tail), 1.0)
-        return np.array([self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate)])
+            rate = self.hits / self.size
+        return np.array([rate, np.minimum(low, rate), np.maximum(high, rate)])
 
     def differences(self, tail: float = TAIL) -> np.ndarray:
         """Return [3, K] rate of b minus rate of a, of all pairs of groups a < b, and its limits."""
@@ -223,11 +216,14 @@ def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> st
     return f"the gap on the {rows} is {value:.3f}{bounds}, and {request}"
 
 
-def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metric:
+def difference(
+    first: Metric | np.ndarray, second: Metric | np.ndarray, correlation: float = 0.0
+) -> Metric:
     """Return ``first - second`` with limits of the same tail, after Zou and Donner (2008).
 
-    Either may be an array [3, ...], too. It holds for independent estimates; of two models on the
-    same test rows, which tend to err together, the limits are too far apart rather than too near.
+    Either may be an array [3, ...], too. Estimates are taken for independent unless a correlation
+    is given; of two models on the same test rows, which tend to err together, the limits are then
+    too far apart rather than too near.
 
     Example:
         56 of 70 against 48 of 80, as in Newcombe (1998), who takes other limits of the rates:
@@ -238,9 +234,11 @@ def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metri
         [0.2, 0.044, 0.344]
     """
     (value, low, high), (other, other_low, other_high) = first, second
-    change = value - other
-    below = ((value - low) ** 2 + (other_high - other) ** 2) ** 0.5
-    above = ((high - value) ** 2 + (other - other_low) ** 2) ** 0.5
+    change, apart = value - other, 1 - correlation**2
+    x, y = value - low, other_high - other
+    below = ((x - correlation * y) ** 2 + apart * y**2) ** 0.5
+    x, y = high - value, other - other_low
+    above = ((x - correlation * y) ** 2 + apart * y**2) ** 0.5
     return Metric(change, change - below, change + above)
 
 
@@ -368,13 +366,12 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
         "no": "unfair on average",
         "not measured": "on average not measured",
     }[verdict(size(overall), limit)]
-    named = [
+    gaps_of = [
         f"{n} {sizes[n].value:.3f} ({sizes[n].low:.3f} to {sizes[n].high:.3f})" for n in unfair
     ]
-    more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return (
         f"{average}, unfair at {len(unfair)} of {len(gaps)} clients with enough test rows:"
-        f" {', '.join(named[:MAX_NAMED])}{more}, where at most {limit:g} is fair enough. The"
+        f" {named(gaps_of)}, where at most {limit:g} is fair enough. The"
         " intervals of all clients hold together with 95 % (Bonferroni)"
     )
 

@@ -9,13 +9,12 @@ from .networks import LogisticRegression, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPost, PrivFairFLPre
 from .refine import Refine
-from .training import Cost, TrainFiles, Training, train_rounds, train_table
+from .training import Cost, Training, train_rounds, train_table
 from .two_phase import FairSgd, TwoPhase
 from .users import (
     Cohorts,
     UserData,
     Users,
-    UserTable,
     assign_users,
     draw_users,
     make_user_data,
@@ -41,11 +40,9 @@ __all__ = [
     "Protection",
     "Refine",
     "TrainConfig",
-    "TrainFiles",
     "Training",
     "TwoPhase",
     "UserData",
-    "UserTable",
     "Users",
     "assign_users",
     "draw_users",

@@ -6,12 +6,11 @@ import math
 from typing import ClassVar, Literal, Self
 
 import jax
-from pydantic import model_validator
 
 from synthfair.federated.clipping import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.engine import add_noise
 from synthfair.federated.fedavg import Averaging
-from synthfair.federated.method import SMALLEST_ROWS, AtLeast0, Given, Private, given
+from synthfair.federated.method import AtLeast0, Given, Private, given
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
@@ -40,19 +39,13 @@ class NoisySteps(Averaging, Private):
     noise: AtLeast0 = given(0.0)
     row_weights: Given[jax.Array | None] = given()
 
-    @model_validator(mode="after")
-    def _bounds_the_noise(self) -> NoisySteps:
-        if self.noise > 0 and self.clip is None:
-            raise ValueError("noise needs clip: what a row may add to a sum must be bounded")
-        return self
-
     def plan(self, data: UserData) -> Self:
         """Return the method, with the least noise that the budget needs in each client's steps."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
         steps = users.steps(batch=batch, epochs=self.local_epochs)
         method = self.bound_to(data, batch=batch, local_steps=steps, row_weights=data.row_weights)
         sums = method.sums(users, self.rounds)
-        guarantee = self.promise(users.smallest, SMALLEST_ROWS, {"gradients": (sums, clip)})
+        guarantee = self.promise(users.smallest, {"gradients": (sums, clip)})
         noise = guarantee.samples[0].noise / clip if guarantee else 0.0
         return method.bound(noise=noise, guarantee=guarantee)
 

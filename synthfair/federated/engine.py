@@ -156,12 +156,11 @@ class Protection(NamedTuple):
     @property
     def shares(self) -> SumOfShares | None:
         """The parameters of sums by shares, for a guarantee."""
-        if (vectors := self.vectors) is None:
+        if self.vectors is None:
             return None
-        norm = vectors.step * vectors.largest_square**0.5
-        return SumOfShares(
-            aggregators=AGGREGATORS, length=vectors.length, step=vectors.step, norm=norm
-        )
+        length, step = self.vectors.length, self.vectors.step
+        norm = step * self.vectors.largest_square**0.5
+        return SumOfShares(aggregators=AGGREGATORS, length=length, step=step, norm=norm)
 
 
 UNPROTECTED = Protection()
@@ -316,11 +315,10 @@ class CheckpointFile:
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
         # Another version, or precision, has other arrays; of the history the first axis is rounds.
-        expected, stored = (
-            [(leaf.dtype, leaf.shape[i >= n_state :]) for i, leaf in enumerate(arrays)]
-            for arrays in (leaves, saved)
-        )
-        if fingerprint != self.fingerprint or expected != stored:
+        shapes = [leaf.shape[i >= n_state :] for i, leaf in enumerate(leaves)]
+        fits = shapes == [leaf.shape[i >= n_state :] for i, leaf in enumerate(saved)]
+        fits &= [leaf.dtype for leaf in leaves] == [leaf.dtype for leaf in saved]
+        if fingerprint != self.fingerprint or not fits:
             return None
         state, history = jax.tree.unflatten(tree, saved)
         return RunProgress(rounds, jax.tree.map(jnp.asarray, state), history, seed)
@@ -381,11 +379,25 @@ def run(
     progress = start(algorithm, users, seed) if progress is None else progress
     # By shares, reports are clipped and noise is added where the shares are made.
     local = UNPROTECTED if protection.vectors else protection
-    constants = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
-    totals = totals or _cohort_totals(constants, cohorts, seed, protection)
+    fixed = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
+    at_once = cohorts.room
+    if protection.clip is not None or not algorithm.additive:
+        numbers = report_size(algorithm, users)[0]
+        at_once = max(1, min(at_once, ENTRIES_AT_ONCE // max(numbers, 1)))
+
+    def total_of(state: ServerState, t: int) -> tuple[np.ndarray | jax.Array | int, float]:
+        """Return the sum of the reports of the users drawn, some users at a time."""
+        blocks, size = cohorts.blocks(seed, t, at_once), float(cohorts.size)
+        if protection.vectors is None:
+            return sum(_sum_of_reports(fixed, state, block, t) for block in blocks), size
+        reports = chain.from_iterable(
+            np.asarray(_reports(fixed, state, block, t), np.float64)[block[1]] for block in blocks
+        )
+        return shared_total(protection.vectors, reports, seed=protection.seed, t=t), size
+
     for t in range(progress.rounds, rounds):
-        total, size = totals(progress.state, t)
-        state, record = _update(constants, progress.state, total, size, t)
+        total, size = (totals or total_of)(progress.state, t)
+        state, record = _update(fixed, progress.state, total, size, t)
         history = jax.tree.map(
             lambda old, new: np.append(old, new[None], axis=0),
             progress.history,
@@ -405,27 +417,6 @@ class _Run(NamedTuple):
     protection: Protection
     user_key: jax.Array
     noise_key: jax.Array
-
-
-def _cohort_totals(constants: _Run, cohorts: Cohorts, seed: int, protection: Protection) -> Totals:
-    """Return the function that sums the reports of the users drawn, some users at a time."""
-    at_once = cohorts.room
-    if protection.clip is not None or not constants.algorithm.additive:
-        numbers = report_size(constants.algorithm, constants.users)[0]
-        at_once = max(1, min(at_once, ENTRIES_AT_ONCE // max(numbers, 1)))
-
-    def total(state: ServerState, t: int) -> tuple[np.ndarray | jax.Array | int, float]:
-        blocks, size = cohorts.blocks(seed, t, at_once), float(cohorts.size)
-        if protection.vectors is None:
-            return sum(_sum_of_reports(constants, state, block, t) for block in blocks), size
-        reports = (
-            np.asarray(_reports(constants, state, block, t), np.float64)[block[1]]
-            for block in blocks
-        )
-        drawn = chain.from_iterable(reports)
-        return shared_total(protection.vectors, drawn, seed=protection.seed, t=t), size
-
-    return total
 
 
 @jax.jit

@@ -58,6 +58,15 @@ def movement(old: Any, new: Any, rows: UserRows) -> Movement:
 class Moving(TrainConfig):
     """A method whose users report by how much they moved."""
 
+    additive: ClassVar[bool] = False
+    by_rows: ClassVar[bool] = True
+
+    def mean_of(self, total: Movement, cohort: float) -> tuple[Any, jax.Array]:
+        """Return the mean change, sum_k n_k w_k / sum_k n_k where users count by rows; its norm."""
+        count = jnp.maximum(total.weight, 1.0) if self.counts_by_rows else cohort
+        mean = jax.tree.map(lambda change: change / count, total.change)
+        return mean, jnp.linalg.norm(ravel_pytree(mean)[0])
+
     def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
         """Refuse the weight of a number of rows that no user has. Raises ValueError."""
         if report.weight.size and not least_rows <= float(report.weight) <= most_rows:
@@ -88,7 +97,6 @@ class Averaging(Moving):
 
     local_steps: Count = given(1)
 
-    additive: ClassVar[bool] = False
     local_passes: ClassVar[bool] = True
 
     @property
@@ -120,11 +128,8 @@ class Averaging(Moving):
         return movement(state, self.train(state, rows, key), rows)
 
     def update(self, state: Any, total: Movement, cohort: float) -> tuple[Any, AverageRecord]:
-        """Add the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
-        del cohort  # users count by their rows
-        count = jnp.maximum(total.weight, 1.0)
-        mean = jax.tree.map(lambda change: change / count, total.change)
-        distance = jnp.linalg.norm(ravel_pytree(mean)[0])
+        """Add the users' mean change."""
+        mean, distance = self.mean_of(total, cohort)
         return jax.tree.map(jnp.add, state, mean), AverageRecord(distance)
 
     def params(self, state: Any) -> Params:
@@ -153,12 +158,6 @@ class FedAvgRecord(NamedTuple):
     """
 
     drift: jax.Array | np.ndarray
-
-    @property
-    def settled(self) -> bool:
-        """Return whether the drift stayed small in the last twentieth of a whole history."""
-        last = max(1, len(self.drift) // 20)
-        return bool(np.max(self.drift[-last:]) <= MAX_SETTLED_DRIFT)
 
 
 class FedAvg(Moving, InCohorts):
@@ -193,23 +192,22 @@ class FedAvg(Moving, InCohorts):
     lambda_theta: AtLeast0 = given(0.0)
     row_weights: Given[jax.Array | None] = given()
 
-    additive: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = True
     unsettled: ClassVar[str] = "fedavg did not settle: more rounds, or another learning rate"
-
-    @property
-    def counts_by_rows(self) -> bool:
-        """Return whether a user weighs as much as the rows that it says it has."""
-        return self.clip is None
 
     def plan(self, data: UserData) -> FedAvg:
         """Return the method as it trains on these users."""
         return self.in_cohorts(data, row_weights=data.row_weights)
 
     def converged(self, history: FedAvgRecord) -> bool | None:
-        """Return whether the rounds have settled, as they do with all users and without noise."""
-        everyone = self.cohorts.size == self.cohorts.population
-        return history.settled if everyone and self.protection.noise == 0 else None
+        """Return whether the drift stayed small in the last twentieth of a whole history.
+
+        It does with all users and without noise; None where that is not so.
+        """
+        if self.cohorts.size < self.cohorts.population or self.protection.noise > 0:
+            return None
+        last = max(1, len(history.drift) // 20)
+        return bool(np.max(history.drift[-last:]) <= MAX_SETTLED_DRIFT)
 
     # Server, before the first round
 
@@ -251,9 +249,8 @@ class FedAvg(Moving, InCohorts):
         self, state: FedAvgState, total: Movement, cohort: float
     ) -> tuple[FedAvgState, FedAvgRecord]:
         """Move the params by the users' mean change, with momentum."""
-        count = jnp.maximum(total.weight, 1.0) if self.counts_by_rows else cohort
-        mean = jax.tree.map(lambda change: change / count, total.change)
-        drift = jnp.linalg.norm(ravel_pytree(mean)[0]) / (self.learning_rate * self.local_steps)
+        mean, distance = self.mean_of(total, cohort)
+        drift = distance / (self.learning_rate * self.local_steps)
         velocity = jax.tree.map(lambda v, m: self.momentum * v + m, state.velocity, mean)
         params = jax.tree.map(jnp.add, state.params, velocity)
         return FedAvgState(params, velocity), FedAvgRecord(drift)

@@ -62,10 +62,7 @@ class FpflState(NamedTuple):
     recent: tuple[CohortSums, Params]  # sums of cohorts and of their params, older ones weigh less
     weight: jax.Array  # of these cohorts together; that of the last one is 1
     best: Params  # by the recent cohorts
-    quality: (
-        jax.Array
-    )  # of the best: accuracy where the constraint was met, up to a slack, or minus
-    # its violation; where that is not known, accuracy with UNKNOWN_OFFSET
+    quality: jax.Array  # of the best, see GradientSteps
 
 
 class FpflRecord(NamedTuple):
@@ -81,6 +78,9 @@ class FpflRecord(NamedTuple):
 
 class GradientSteps(InCohorts):
     """A gradient step a round, with or without fairness constraints.
+
+    The quality of params is their accuracy where the constraint was met, up to a tolerance, or
+    minus its violation; where that is not known, the accuracy with UNKNOWN_OFFSET.
 
     Attributes:
         parity: the constraints; None for FederatedSGD.

@@ -7,6 +7,7 @@ A method is a frozen model whose fields are its settings, and which trains by th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import jax
@@ -40,9 +41,10 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 """Ranges of settings."""
 
-SMALLEST_ROWS = "the smallest client's rows"
-"""Whose number bounds delta where clients add noise for their rows."""
 
+NOT_COMPILED = {"rounds", "seed", "group_input", "cohort", "cohorts", "protection", "guarantee"}
+NOT_COMPILED |= {"start", "teacher"}
+"""Settings that no function of a round reads: other values need no other code."""
 
 _T = TypeVar("_T")
 Given = Annotated[_T, SkipValidation, WithJsonSchema({})]
@@ -107,38 +109,25 @@ class TrainConfig(Settings, Algorithm):
     unread: ClassVar[frozenset[str]] = frozenset()  # settings of others that it does without
     one_place: ClassVar[bool] = False  # all rows are in one place, and each is a user by itself
     local_passes: ClassVar[bool] = False  # all clients make passes over their rows in each round
+    by_rows: ClassVar[bool] = False  # users count by their rows, unless a clip makes them alike
     takes_weights: ClassVar[bool] = False  # rows may have weights by group and label
-    counts_rows: ClassVar[bool] = False  # rows are counted, with noise that no seed repeats
-    teaches: ClassVar[bool] = False  # users learn labels of their own before the rounds
-    resumes: ClassVar[bool] = True  # an interrupted run goes on, and does not begin anew
     is_job: ClassVar[bool] = True  # organisations can train so, each one user
     unconstrained: ClassVar[Mapping[str, str | float]] = {}  # what leaves the constraint out
     unsettled: ClassVar[str] = ""  # what to say of rounds that did not end well
-
-    # Settings that no function of a round reads: other values need no other code.
-    not_compiled: ClassVar[frozenset[str]] = frozenset(
-        {"method", "hidden", "group_input", "rounds", "seed", "cohort", "sampling", "epsilon"}
-        | {"delta", "secure", "notion", "also", "counts_share", "counts_epsilon"}
-        | {"cohorts", "protection", "guarantee"}
-    )
 
     # The settings of which method
 
     def __new__(cls, **settings: Any) -> TrainConfig:
         """Return an instance of the method's own class, which takes the settings."""
-        return super().__new__(cls._named(settings) or cls)  # type: ignore[arg-type]
-
-    @classmethod
-    def _named(cls, settings: dict[str, Any]) -> type[TrainConfig] | None:
-        """Return the class of the method that settings name; None where there is no such method."""
         from synthfair.federated.methods import METHODS
 
-        return METHODS.get(str(settings.get("method", "fpfl"))) if cls is TrainConfig else cls
+        name = str(settings.get("method", "fpfl"))
+        return super().__new__(METHODS.get(name, cls) if cls is TrainConfig else cls)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Make the class a pytree of its numbers and arrays."""
-        names = [name for name in cls.model_fields if name not in cls.not_compiled]
+        names = [name for name in cls.model_fields if name not in NOT_COMPILED]
 
         def flatten(method: Self) -> tuple[list[Any], tuple[Any, ...]]:
             read = {name: getattr(method, name) for name in names}
@@ -159,7 +148,8 @@ class TrainConfig(Settings, Algorithm):
 
         if not isinstance(data, dict):
             return handler(data)
-        method, kind = data.get("method", cls.model_fields["method"].default), cls._named(data)
+        method = data.get("method", cls.model_fields["method"].default)
+        kind = METHODS.get(str(method)) if cls is TrainConfig else cls
         if kind is None:
             raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
         keys = {key for other in METHODS.values() for key in other.model_fields}
@@ -192,15 +182,15 @@ class TrainConfig(Settings, Algorithm):
     @property
     def counts_by_rows(self) -> bool:
         """Return whether a user weighs as much as the rows that it says it has."""
-        return self.local_passes
+        return self.by_rows and (self.local_passes or self.get("clip") is None)
 
     # How it trains, in the order of what happens
 
     def count_first(
         self, data: UserData, noise_seed: int | None
     ) -> tuple[Self, ScoreHistogram | None]:
-        """Return the method with weights of rows, and the counts behind these."""
-        del data, noise_seed  # nothing is counted
+        """Return the method with weights of rows, and the counts behind these, if any."""
+        del data, noise_seed
         return self, None
 
     def plan(self, data: UserData) -> Self:
@@ -237,8 +227,8 @@ class TrainConfig(Settings, Algorithm):
     def decide(
         self, model: TrainedModel, params: Params, data: UserData, noise_seed: int | None
     ) -> tuple[TrainedModel, ScoreHistogram | None]:
-        """Return the model with decisions by group, and the counts behind these."""
-        del params, data, noise_seed  # nothing is counted
+        """Return the model with decisions by group, and the counts behind these, if any."""
+        del params, data, noise_seed
         return model, None
 
     # What plans are made of
@@ -249,9 +239,9 @@ class TrainConfig(Settings, Algorithm):
 
     def bound_to(self, data: UserData, **values: Any) -> Self:
         """Return the method with a linear model, or a network, in which all users take part."""
-        n = data.users.a.shape[1]
+        n, everyone = data.users.a.shape[1], Cohorts(len(data.users), len(data.users))
         model = Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
-        return self.bound(model=model, cohorts=Cohorts.everyone(len(data.users)), **values)
+        return self.bound(model=model, cohorts=everyone, **values)
 
 
 class Private(TrainConfig):
@@ -275,13 +265,13 @@ class Private(TrainConfig):
         return self
 
     def promise(
-        self, number: int, unit: str, sums: Mapping[Summed, tuple[SampledSums, float]], **more: Any
+        self, number: int, sums: Mapping[Summed, tuple[SampledSums, float]], **more: Any
     ) -> Guarantee | None:
         """Return the guarantee with the least noise, or None where no epsilon is asked for.
 
         Args:
-            number: of whom delta must be far below the inverse.
-            unit: what they are.
+            number: of users, or of the smallest client's rows, of which delta must be far below
+                the inverse.
             sums: and the norm of what is added up, see :func:`training_guarantee`.
             more: arguments of that function.
 
@@ -290,6 +280,7 @@ class Private(TrainConfig):
         """
         if self.epsilon is None or self.delta is None:
             return None
+        unit = "users" if "reports" in sums else "the smallest client's rows"
         if self.delta * number >= 1:
             raise InputError(
                 f"delta = {self.delta:g}: must be below 1 / {number}, the number of {unit};"
@@ -327,17 +318,17 @@ class InCohorts(Private):
         if clip is None:
             return method
         sums = SampledSums(n, cohorts.size, self.rounds, self.sampling)
-        reports: dict[Summed, tuple[SampledSums, float]] = {"reports": (sums, clip)}
+        promise = partial(self.promise, n, {"reports": (sums, clip)})
         if not self.secure:
-            guarantee = self.promise(n, "users", reports)
+            guarantee = promise()
             noise = guarantee.samples[0].noise if guarantee else 0.0
             return method.bound(protection=Protection(clip, noise), guarantee=guarantee)
         multiplier = None
         if self.epsilon is not None and self.delta is not None:
             multiplier = noise_for_shares((sums,), self.epsilon, self.delta)
-        length, relation = engine.report_size(method, data.users)[0], sums.relation
-        shared = engine.shared(length, clip=clip, relation=relation, multiplier=multiplier)
+        length = engine.report_size(method, data.users)[0]
+        shared = engine.shared(length, clip=clip, relation=sums.relation, multiplier=multiplier)
         # The guarantee rests on one aggregator's noise.
         noise = float(shared.noise) / engine.AGGREGATORS**0.5
-        guarantee = self.promise(n, "users", reports, shares=shared.shares, noise=noise)
+        guarantee = promise(shares=shared.shares, noise=noise)
         return method.bound(protection=shared, guarantee=guarantee)

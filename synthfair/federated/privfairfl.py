@@ -7,8 +7,8 @@ and added up, and each of two aggregators adds noise of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +25,6 @@ from synthfair.postprocess.histogram import ScoreHistogram, count_scores, make_w
 from synthfair.postprocess.thresholds import choose_decision
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
-from synthfair.secure.shares import SHARE_SEED_BYTES
 from synthfair.settings import MAX_GUARANTEE_EPSILON, Epsilon, Notion, WeightMethod
 from synthfair.trained import TrainedModel
 
@@ -39,7 +38,6 @@ class Counting(NoisySteps):
     """Privacy budget of the counts over all clients, for one row; on top of the training's epsilon.
     Without it counts are exact."""
 
-    counts_rows: ClassVar[bool] = True
     is_job: ClassVar[bool] = False
 
     @model_validator(mode="after")
@@ -69,8 +67,6 @@ class PrivFairFLPre(Counting):
     weight_method: WeightMethod = "kamiran_calders"
     """How weights follow from counts: pairs of group and label weigh the same (``published``), or
     the two become independent."""
-
-    resumes: ClassVar[bool] = False
 
     @property
     def asked(self) -> Target:
@@ -153,34 +149,22 @@ def sum_counts(
         seed: of shares and noise, for tests; with one nothing is guaranteed.
     """
     groups, bins = tuple(map(str, schema.groups)), scored[2] if scored else 1
-    summand = GroupCounts(
-        schema_hash=schema.hash,
-        groups=groups,
-        model=scored[0].sha256 if scored else None,
-        bins=bins,
-        epsilon=epsilon or 1.0,
-        rows_per_client=users.largest,
-    )
+    model = scored[0].sha256 if scored else None
+    about: dict[str, Any] = {"schema_hash": schema.hash, "groups": groups, "model": model}
     s, y = np.asarray(users.s[:, 0]), np.asarray(users.y)
     in_bin = score_bins(scored[1], bins) if scored else np.zeros(len(y), np.int64)
 
-    def parts() -> Iterator[np.ndarray]:
-        """Yield what each user adds to the sum, [2 G B]."""
-        for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
-            rows = slice(first, first + size)
-            counts = count_scores(in_bin[rows], s[rows], y[rows], len(groups), bins)
-            yield counts.ravel().astype(np.int64)
-
-    if epsilon is not None:
-        source = system_entropy if seed is None else seeded(seed)
-        total = noisy_sum(parts(), summand, aggregators=AGGREGATORS, source=source)
-        return score_histogram(summand, total)
-    exact = np.sum(list(parts()), axis=0).reshape(len(groups), 2, bins)
-    return ScoreHistogram(
-        schema_hash=summand.schema_hash, model=summand.model, groups=groups, counts=exact.tolist()
+    if epsilon is None:
+        return ScoreHistogram(
+            **about, counts=count_scores(in_bin, s, y, len(groups), bins).tolist()
+        )
+    # What each user adds to the sum, [2 G B].
+    ends = zip(np.asarray(users.first), np.asarray(users.first + users.size), strict=True)
+    parts = (
+        count_scores(in_bin[i:j], s[i:j], y[i:j], len(groups), bins).ravel().astype(np.int64)
+        for i, j in ends
     )
-
-
-def counts_bytes(counts: ScoreHistogram) -> int:
-    """Return the bytes of one user: a share to each aggregator, or a seed padded to its length."""
-    return AGGREGATORS * max(counts.array().nbytes, SHARE_SEED_BYTES)
+    summand = GroupCounts(**about, bins=bins, epsilon=epsilon, rows_per_client=users.largest)
+    source = system_entropy if seed is None else seeded(seed)
+    total = noisy_sum(parts, summand, aggregators=AGGREGATORS, source=source)
+    return score_histogram(summand, total)

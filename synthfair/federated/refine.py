@@ -23,19 +23,14 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
-from synthfair.federated import exchange
-from synthfair.federated.engine import report_size, run
-from synthfair.federated.exchange import ExchangeRecord, ExchangeState, ExchangeSums
+from synthfair.federated.exchange import ExchangeState, NewtonSteps, first_state
 from synthfair.federated.method import Count, Given, InCohorts, Positive, given
-from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.single_rows import SummandWeights, UserRows
-from synthfair.federated.users import Cohorts, UserData, Users
+from synthfair.federated.users import UserData
 from synthfair.settings import Notion
-from synthfair.surrogate.fair import Price
-from synthfair.trained import TrainedModel, read_model
+from synthfair.trained import read_model
 
 
-class Refine(InCohorts):
+class Refine(NewtonSteps, InCohorts):
     """The minimum of loss + rho penalty + ridge over all clients' rows together.
 
         F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
@@ -87,22 +82,13 @@ class Refine(InCohorts):
         {"hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"}
     )
     additive: ClassVar[bool] = True
+    by_rows: ClassVar[bool] = True
     unsettled: ClassVar[str] = "refine has not come to the optimum: more rounds"
-    not_compiled: ClassVar[frozenset[str]] = InCohorts.not_compiled | {
-        "start",
-        "penalty",
-        "temperature",
-    }
 
     @property
     def asked(self) -> Target:
         """Fairness is asked for by the weight of the penalty."""
         return Target(by="weight", amounts=(self.rho,))
-
-    @property
-    def counts_by_rows(self) -> bool:
-        """Return whether a client weighs as much as the rows that it says it has."""
-        return self.clip is None
 
     def plan(self, data: UserData) -> Refine:
         """Return the method. Raises InputError: the start is of another number of inputs."""
@@ -112,51 +98,9 @@ class Refine(InCohorts):
         gap = named_penalty(self, n_groups=len(data.schema.groups))
         return self.in_cohorts(data, gap=gap)
 
-    def check(self, report: ExchangeSums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
-        """Refuse counts that no client has. Raises ValueError."""
-        exchange.require_counts(report, most_rows)
-
-    def converged(self, history: ExchangeRecord) -> bool:
-        """Return whether the params are those of the optimum."""
-        return bool(history.decrement[-1] <= exchange.MAX_DECREMENT)
-
     def init(self, key: jax.Array) -> ExchangeState:
         """Return the state that asks for the start alone."""
-        start = jnp.asarray(self.start) if self.start else self.model.init(key)
-        return exchange.first_state(start)
-
-    def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> ExchangeSums:  # noqa: ARG002
-        """Return the sums at all candidates."""
-        return exchange.sums_of(self.gap, state.candidates, rows)
-
-    def weights(self, state: ExchangeState, rows: UserRows) -> SummandWeights:
-        """Return the weights of rows in the sums of a report."""
-        return exchange.row_weights(self.gap, state.candidates, rows)
-
-    def update(
-        self, state: ExchangeState, total: ExchangeSums, cohort: float
-    ) -> tuple[ExchangeState, ExchangeRecord]:
-        """Take the best candidate, and ask for those of the next step."""
-        del cohort  # clients count by their rows
-        return exchange.next_state(self.gap, Price(self.rho), self.C, state, total)
-
-    def params(self, state: ExchangeState) -> jax.Array:
-        """Return the best of all candidates so far."""
-        return state.theta
-
-
-# Models
-
-
-def refine_model(
-    model: TrainedModel, users: Users, penalty: SumPenalty, *, rho: float, c: float, exchanges: int
-) -> tuple[TrainedModel, int]:
-    """Return a linear model after exchanges with users in memory, and the bytes they send."""
-    linear = LogisticRegression(len(model.theta))
-    refine = Refine(start=model.theta, model=linear, gap=penalty, rho=rho, C=c)
-    end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)
-    sent = report_size(refine, users)[1] * len(users) * exchanges
-    return exchange.refined(model, end.state), sent
+        return first_state(jnp.asarray(self.start) if self.start else self.model.init(key))
 
 
 def read_start(path: Path, schema: Schema) -> tuple[float, ...]:

@@ -7,7 +7,8 @@ of each client. The server's state is a function of these files alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,12 +17,10 @@ from pydantic import BaseModel, Field
 
 from synthfair.client.page import Site, answer
 from synthfair.data.batches import other_inputs
-from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
-from synthfair.federated import exchange
-from synthfair.federated.exchange import ExchangeState, ExchangeSums
+from synthfair.fairness.penalties import Grouping, named_penalty
+from synthfair.federated.exchange import Exchange, ExchangeState, ExchangeSums, first_state, refined
 from synthfair.federated.single_rows import MIN_VALUE_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.metrics_file import Exchanges
@@ -30,9 +29,9 @@ from synthfair.server.page import Refinement
 from synthfair.server.pooling import Pool
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import STRICT, GroupsBy, Notion
-from synthfair.surrogate.fair import FrontierPoint, Price
+from synthfair.surrogate.fair import FrontierPoint
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, read_rows
+from synthfair.task.protocol import ReadRows, Run, Task
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -90,10 +89,25 @@ class SumsQuestion(BaseModel):
     max_rows: float | None = Field(default=None, gt=0)
     candidates: tuple[_Numbers, ...] = Field(strict=False, min_length=1, max_length=10)
 
+    def exchange_of(self, schema: Schema, by: tuple[Grouping, ...] = ()) -> Exchange:
+        """Return the exchange; sums of rows are the same for all groupings."""
+        gap = named_penalty(self, n_groups=len(schema.groups), by=by)
+        return Exchange(gap, self.rho, self.C, self.free)
 
-def _penalty(question: SumsQuestion, schema: Schema, by: tuple[Grouping, ...] = ()) -> SumPenalty:
-    """Return the penalty of a question; sums of rows are the same for all groupings."""
-    return named_penalty(question, n_groups=len(schema.groups), by=by)
+    def state(self, last: ExchangeState | None = None) -> ExchangeState:
+        """Return the server's state as it asks, after the last one."""
+        candidates = np.asarray(self.candidates)
+        return (last or first_state(candidates[0]))._replace(candidates=candidates)
+
+    def is_near(self, expected: SumsQuestion) -> bool:
+        """Return whether questions are the same, up to rounding of params and price."""
+        computed = {name: getattr(expected, name) for name in ("candidates", "rho", "free")}
+        lengths, other = (list(map(len, asked.candidates)) for asked in (self, expected))
+        if lengths != other or self.model_copy(update=computed) != expected:
+            return False
+        prices = (self.rho, self.free), (expected.rho, expected.free)
+        near, params = partial(np.allclose, rtol=MAX_RELATIVE_CHANGE), expected.candidates
+        return near(*prices) and near(self.candidates, params, atol=MAX_RELATIVE_CHANGE)
 
 
 class SumsFile(BaseModel):
@@ -142,61 +156,42 @@ def answer_question(
     with claimed(output, inputs=(site.data, question_path, site.ledger.path), force=force):
         text, source = read_bytes(question_path, MAX_EXCHANGE_BYTES), str(question_path)
         question, digest = parse_as(text, SumsQuestion, source), hashlib.sha256(text).hexdigest()
-        if question.schema_hash != site.schema.hash:
+        schema = site.schema
+        if question.schema_hash != schema.hash:
             raise InputError(
                 f"{source}: schema_hash {question.schema_hash}: is of another schema than this"
-                f" site's, {site.schema.hash}"
+                f" site's, {schema.hash}"
             )
+
+        def sums_of(rows: ReadRows, _bought: bytes | None, run: Run) -> ExchangeSums:
+            """Return the sums of rows of which no pair is small, and no row stands out."""
+            x, s, y = rows.real
+            n_groups = len(schema.groups) if question.group_input else 1
+            a = np.column_stack([x, other_inputs(s, n_groups=n_groups, intercept=True).T])
+            if any(len(theta) != a.shape[1] for theta in question.candidates):
+                raise InputError(
+                    f"{source}: candidates: must have {a.shape[1]} numbers each, one an input"
+                )
+            encoded, state = UserRows(a, s[:, None], y, np.ones(len(a))), question.state()
+            exchange, least = question.exchange_of(schema), (k_min, MIN_VALUE_ROWS)
+            with np.errstate(all="ignore"):  # at params that are too large
+                weights = exchange.weights(state, encoded)
+                require_alike(weights, encoded, schema, source=run.source, least=least)
+                sums = exchange.report(state, encoded)
+            if not all(np.isfinite(leaf).all() for leaf in sums):
+                raise InputError(f"{source}: candidates: are so large that sums are no numbers")
+            return sums
+
+        # One job for all exchanges of the same rows.
+        job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
+        claim = Claim("training", None, number=question.exchange)
         run = Run(str(site.data), on_rows=lambda clipping: clipping.warn(str(site.data)))
-        task = sums_task(question, digest, source, k_min)
-        sums = answer(task, site, output=output.name, run=run)
+        sums = answer(Task(claim, job, sums_of, question=digest), site, output=output.name, run=run)
         numbers = np.concatenate([leaf.ravel() for leaf in sums])
         signature = sign(_digest(digest, numbers), key, domain=SUMS_DOMAIN)
         document = SumsFile(question=digest, numbers=tuple(numbers.tolist()), signature=signature)
         write_json(output, document.model_dump(mode="json"), mode=OWNER_ONLY)
     return sums
-
-
-def sums_task(question: SumsQuestion, digest: str, source: str, k_min: int) -> Task:
-    """Return the question for a client's exact sums, one job for all exchanges of the same rows.
-
-    Args:
-        question: of the server.
-        digest: sha256 of its file.
-        source: what to call the file in errors.
-        k_min: rows that a pair of group and label has at least, unless it has none.
-    """
-
-    def read(site: Site, clipping: Clipping) -> ReadRows:
-        """Return the rows of a table, of as many inputs as the question has params."""
-        rows, sha256 = read_rows(site, clipping)
-        n_groups = len(site.schema.groups) if question.group_input else 1
-        others = other_inputs(rows.s, n_groups=n_groups, intercept=True)
-        a = np.column_stack([rows.x, others.T])
-        if any(len(theta) != a.shape[1] for theta in question.candidates):
-            raise InputError(
-                f"{source}: candidates: must have {a.shape[1]} numbers each, one an input"
-            )
-        encoded = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a)))
-        return ReadRows((encoded, site.schema), sha256)
-
-    def sums(rows: ReadRows, _bought: bytes | None, run: Run) -> ExchangeSums:
-        """Return the sums of rows of which no pair is small, and no row stands out."""
-        encoded, schema = rows.real
-        penalty, candidates = _penalty(question, schema), np.asarray(question.candidates)
-        with np.errstate(all="ignore"):  # at params that are too large
-            weights = exchange.row_weights(penalty, candidates, encoded)
-            require_alike(
-                weights, encoded, schema, source=run.source, least=(k_min, MIN_VALUE_ROWS)
-            )
-            sums = exchange.sums_of(penalty, candidates, encoded)
-        if not all(np.isfinite(leaf).all() for leaf in sums):
-            raise InputError(f"{source}: candidates: are so large that sums are no numbers")
-        return sums
-
-    job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
-    claim = Claim("training", None, number=question.exchange)
-    return Task(claim, job, sums, read=read, question=digest)
 
 
 # Server
@@ -234,8 +229,7 @@ def replay(
     """
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
-    schema, done, price = model.schema_, None, point.price
-    by, max_rows = pooled.by, pooled.max_rows
+    schema, price, max_rows = model.schema_, point.price, pooled.max_rows
     names = "penalty", "notion", "temperature", "max_gap", "groups_by", "C"
     contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
     expected = SumsQuestion(
@@ -250,7 +244,7 @@ def replay(
         candidates=(model.theta,),
         **config.model_dump(include={*names}),
     )
-    penalty, state = _penalty(expected, schema, by), None
+    state, done = None, None
     while True:
         # The question that all before leads to; that of an earlier run is there already.
         path = folder / str(expected.exchange) / "question.json"
@@ -259,13 +253,11 @@ def replay(
                 write_json(path, expected.model_dump(mode="json"))
         text = read_bytes(path, MAX_EXCHANGE_BYTES)
         question = parse_as(text, SumsQuestion, str(path))
-        if not _is_same(question, expected):
+        if not question.is_near(expected):
             raise InputError(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
             )
-        candidates = np.asarray(question.candidates)
-        before = (state or exchange.first_state(candidates[0]))._replace(candidates=candidates)
 
         # Its answers, once they are complete.
         paths = sorted(file for file in path.parent.glob("[!.]*.json") if file != path)
@@ -275,10 +267,11 @@ def replay(
             )
         if len(paths) < answers:
             return Refinement(model, done, question.rho, path, answers - len(paths))
-        total, digest = _total(paths, text, penalty, before, max_rows=question.max_rows, keys=keys)
-        price = Price(question.rho, question.free)
-        state = exchange.next_state(penalty, price, question.C, before, total)[0]
-        model = exchange.refined(model, state)
+        exchange, before = question.exchange_of(schema, pooled.by), question.state(state)
+        read = partial(exchange.read, state=before)
+        numbers, digest = _total(paths, text, read, question.max_rows or np.inf, keys)
+        state, _ = exchange.update(before, read(numbers))
+        model = refined(model, state)
         done = Exchanges(
             exchanges=question.exchange,
             objective=float(state.objective),
@@ -292,45 +285,26 @@ def replay(
         expected = question.model_copy(update=following)
 
 
-def _is_same(question: SumsQuestion, expected: SumsQuestion) -> bool:
-    """Return whether questions are the same, up to rounding of params and weight."""
-    written, computed_now = question.candidates, expected.candidates
-    if [len(theta) for theta in written] != [len(theta) for theta in computed_now]:
-        return False
-    computed = {"candidates": computed_now, "rho": expected.rho, "free": expected.free}
-    close = np.allclose(
-        np.asarray(written),
-        np.asarray(computed_now),
-        rtol=MAX_RELATIVE_CHANGE,
-        atol=MAX_RELATIVE_CHANGE,
-    )
-    prices = (question.rho, question.free), (expected.rho, expected.free)
-    close = close and np.allclose(*prices, rtol=MAX_RELATIVE_CHANGE)
-    return bool(close and question.model_copy(update=computed) == expected)
-
-
 def _total(
     paths: list[Path],
     question: bytes,
-    penalty: SumPenalty,
-    state: ExchangeState,
-    *,
-    max_rows: float | None,
+    read: Callable[[np.ndarray], ExchangeSums],
+    max_rows: float,
     keys: Keys | None,
-) -> tuple[ExchangeSums, str]:
+) -> tuple[np.ndarray, str]:
     """Return the sum of answers, each scaled to the rows that a client may have, and their sha256.
 
     Raises:
         InputError: an answer is refused, or two are of one client.
     """
-    question_sha, shape = hashlib.sha256(question).hexdigest(), state.candidates.shape
-    parts, signers, contents = [], {}, {}
+    question_sha256 = hashlib.sha256(question).hexdigest()
+    total, signers, contents = np.zeros(()), {}, {}
     for path in paths:
         answer = parse_as(read_bytes(path, MAX_EXCHANGE_BYTES), SumsFile, str(path))
-        if answer.question != question_sha:
+        if answer.question != question_sha256:
             raise InputError(f"{path}: is no answer to {path.with_name('question.json')}")
         numbers = np.asarray(answer.numbers)
-        digest = _digest(question_sha, numbers)
+        digest = _digest(question_sha256, numbers)
         verify(answer.signature, digest, source=str(path), domain=SUMS_DOMAIN)
         if keys is not None:
             client = require_signer(answer.signature, keys, source=str(path))
@@ -339,9 +313,9 @@ def _total(
         if contents.setdefault(digest, path) != path:
             raise InputError(f"{path}: has the same sums as {contents[digest]}")
         try:
-            exchange.require_counts(exchange.read_sums(numbers, penalty, *shape), np.inf)
+            read(numbers)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
-        parts.append(numbers * min(1.0, (max_rows or np.inf) / numbers[0]))
-    whole = hashlib.sha256(bytes.fromhex(question_sha) + b"".join(sorted(contents))).hexdigest()
-    return exchange.read_sums(np.sum(parts, axis=0), penalty, *shape), whole
+        total = total + numbers * min(1.0, max_rows / numbers[0])
+    signed = bytes.fromhex(question_sha256) + b"".join(sorted(contents))
+    return total, hashlib.sha256(signed).hexdigest()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 import synthfair
-from synthfair.data.encode import encode_own
+from synthfair.data.encode import encode, encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
@@ -23,8 +22,7 @@ from synthfair.fairness.target import Target
 from synthfair.federated import engine
 from synthfair.federated.engine import CheckpointFile, RoundRecord, RunProgress
 from synthfair.federated.method import TrainConfig
-from synthfair.federated.privfairfl import counts_bytes
-from synthfair.federated.users import UserData, UserTable, make_user_data, other_groups
+from synthfair.federated.users import UserData, Users, assign_users, make_user_data
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
 from synthfair.postprocess.histogram import RowWeights, ScoreHistogram
@@ -33,6 +31,13 @@ from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.secure.shares import Sharing
 from synthfair.server.settings import ServerConfig
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRAINING_FILES = "model.json", METRICS, "rounds.csv"
+"""The files of a training: the model, its metrics, and the server's view of each round, which a
+guarantee covers. The metrics are written last."""
 
 SECRET_BITS = 128
 """Length of the seed of noise that protects."""
@@ -61,56 +66,20 @@ class Training(NamedTuple):
     counts: ScoreHistogram | None = None
 
 
-@dataclass(frozen=True)
-class TrainFiles:
-    """The files that a training writes.
-
-    Attributes:
-        output: folder, made if need be.
-        ledger: in which the training is booked.
-        force: whether existing files are overwritten.
-        noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon guarantees nothing.
-        again: consent to a training without an epsilon although the ledger holds another answer.
-
-    Raises:
-        InputError: no such seed.
-
-    Example:
-        >>> from pathlib import Path
-        >>> import synthfair as sf
-        >>> files = sf.federated.TrainFiles(Path("fpfl"), ledger=Path("people.ledger.jsonl"))
-        >>> [path.name for path in files.paths]
-        ['model.json', 'metrics.json', 'rounds.csv']
-    """
-
-    output: Path
-    ledger: Path
-    force: bool = False
-    noise_seed: int | None = None
-    again: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse seeds out of range."""
-        if self.noise_seed is not None and not 0 <= self.noise_seed < 2**SECRET_BITS:
-            raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
-
-    @property
-    def paths(self) -> tuple[Path, Path, Path]:
-        """The paths of the model, of its metrics, and of the server's view of each round.
-
-        With an epsilon, the guarantee covers that view. The metrics are written last.
-        """
-        return self.output / "model.json", self.output / METRICS, self.output / "rounds.csv"
-
-
 def train_table(
-    table: UserTable,
+    table: pd.DataFrame,
     schema: Schema,
     config: TrainConfig,
-    files: TrainFiles,
+    output: Path,
     *,
-    source: str,
+    ledger: Path,
+    users: Mapping[str, Any],
+    tests: Mapping[str, pd.DataFrame] | None = None,
+    source: str = "table",
     weights: RowWeights | None = None,
+    force: bool = False,
+    again: bool = False,
+    noise_seed: int | None = None,
     on_rounds: OnRounds | None = None,
 ) -> tuple[Training, MetricsFile]:
     """Train, write files, and return both results; an interrupted run continues where it stopped.
@@ -122,54 +91,63 @@ def train_table(
     same booking.
 
     Args:
-        table: rows of users, and test tables; of :func:`synthfair.federated.assign_users`.
+        table: the rows.
         schema: of the table.
         config: the method and its settings.
-        files: where to write.
+        output: folder of the files :data:`TRAINING_FILES`, made if need be.
+        ledger: in which the training is booked.
+        users: the rule of :func:`synthfair.federated.assign_users` by which rows become users'.
+        tests: test tables by name; rows are held out if not given.
         source: name of the table, for error messages.
         weights: of rows, by group and label; of :func:`synthfair.postprocess.make_weights`.
+        force: whether existing files are overwritten.
+        again: consent to a training without an epsilon although the ledger holds another answer.
+        noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon guarantees nothing.
         on_rounds: called after each round.
 
     Raises:
         InputError: rows, settings or budget are refused, or a file exists or cannot be written.
         KeyboardInterrupt: after a checkpoint is written next to the output.
     """
-    with claimed(*files.paths, force=files.force):
+    if noise_seed is not None and not 0 <= noise_seed < 2**SECRET_BITS:
+        raise InputError(f"noise seed = {noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
+    paths = [output / name for name in TRAINING_FILES]
+    with claimed(*paths, force=force):
         # Who trains on what, and how.
         start = time.perf_counter()
-        settings = RoundSettings(**config.model_dump() | dict(table.rule))
-        rows = encode_own(table.train, schema, source=source)
-        others = other_groups(table.train, schema, config, source=source)
-        data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
+        settings = RoundSettings(**config.model_dump(), **users)
+        train, user, tests = assign_users(table, seed=config.seed, tests=tests, **users)
+        rows = encode_own(train, schema, source=source)
+        attributes = [schema.with_sensitive(name) for name in config.get("also", ())]
+        also = [encode(train, attribute, source=source).s for attribute in attributes]
+        data = make_user_data(rows, user, schema, config, also=also, weights=weights)
         method = config.plan(data)
 
         # A guarantee is booked once, and buys the seed of the noise.
-        fingerprint = _fingerprint(data, config, method.guarantee, files.noise_seed)
-        ledger, seed = Ledger(files.ledger, again=files.again), files.noise_seed
+        fingerprint = _fingerprint(data, method, noise_seed)
+        book, seed = Ledger(ledger, again=again), noise_seed
         guarantee = method.guarantee if seed is None else None
         purchase = Purchase(
-            kind="training", output=files.output.name, run=fingerprint, guarantee=guarantee
+            kind="training", output=output.name, run=fingerprint, guarantee=guarantee
         )
         if guarantee:
             size = SECRET_BITS // 8
-            bought = ledger.buy(purchase, lambda: secrets.token_bytes(size), max_bytes=size)
+            bought = book.buy(purchase, lambda: secrets.token_bytes(size), max_bytes=size)
             seed = int.from_bytes(bought)
         else:
-            ledger.book(purchase)
-        checkpoint = CheckpointFile.next_to(files.paths[0], fingerprint)
-        progress = checkpoint.load(engine.start(method, data.users, 0))
-        progress = progress or first_progress(method, data, seed)
+            book.book(purchase)
+        checkpoint = CheckpointFile.next_to(paths[0], fingerprint)
 
         # Rounds, and what the model does on test rows.
         training = train_rounds(
             data,
             method,
-            noise_seed=files.noise_seed,
-            progress=progress,
+            noise_seed=noise_seed,
+            seed=seed,
             on_rounds=on_rounds,
-            checkpoint=checkpoint if config.resumes else None,
+            checkpoint=checkpoint,
         )
-        evaluation = evaluate(training.model, dict(table.tests), ServerConfig(seed=config.seed))
+        evaluation = evaluate(training.model, dict(tests), ServerConfig(seed=config.seed))
         document = MetricsFile.of(
             evaluation,
             method=config.method,
@@ -186,17 +164,17 @@ def train_table(
         )
 
         # All files are written before the first gets its name; metrics.json gets its own last.
-        with ExitStack() as outputs:
-            # They get their names in reverse.
-            order = (files.paths[i] for i in (1, 2, 0))
-            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in order)
+        with ExitStack() as outputs:  # they get their names in reverse
+            metrics, rounds, model = (
+                outputs.enter_context(whole_file(paths[i])) for i in (1, 2, 0)
+            )
             write_metrics(document, metrics)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
-            if method.protection.vectors or config.counts_rows:
+            if method.protection.vectors or training.counts:
                 # Their noise does not follow from the seed: a run with what is booked would have
                 # other results, of which some files may be read already.
-                ledger.bought(fingerprint).unlink(missing_ok=True)
+                book.bought(fingerprint).unlink(missing_ok=True)
         checkpoint.path.unlink(missing_ok=True)
         return training, document
 
@@ -206,7 +184,7 @@ def train_rounds(
     config: TrainConfig,
     *,
     noise_seed: int | None = None,
-    progress: RunProgress | None = None,
+    seed: int | None = None,
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
@@ -220,11 +198,10 @@ def train_rounds(
         config: settings; or the method as ``config.plan(data)`` has bound it.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
-        progress: of an interrupted run; of a method that does not resume, only before the first
-            round.
+        seed: that was bought for the noise.
         on_rounds: called after each round.
-        checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
-            whoever reads it can undo the privacy of the run.
+        checkpoint: where a run is saved if it is interrupted, and goes on from. The file holds the
+            seed of the noise: whoever reads it can undo the privacy of the run.
 
     Raises:
         InputError: the settings do not fit the users, or training diverged.
@@ -246,7 +223,9 @@ def train_rounds(
     planned = config if config.cohorts else config.plan(data)
     method, counts = planned.count_first(data, noise_seed)
     method = method.bound(protection=method.protection._replace(seed=noise_seed))
-    first = progress = progress or first_progress(method, data, noise_seed)
+    saved = checkpoint and checkpoint.load(engine.start(method, data.users, 0))
+    seed = seed if noise_seed is None else noise_seed
+    first = progress = saved or first_progress(method, data, seed)
     users = method.teach(data.users, first.seed)
 
     # The rounds, which Ctrl-C interrupts and a checkpoint continues.
@@ -268,7 +247,8 @@ def train_rounds(
             on_round=on_round,
         )
     except KeyboardInterrupt as stop:
-        if checkpoint is None or progress.rounds == 0:
+        # Counts with noise that is drawn anew would lead to other rounds.
+        if checkpoint is None or counts or progress.rounds == 0:
             raise
         checkpoint.save(progress)
         message = (
@@ -281,30 +261,33 @@ def train_rounds(
     model, histogram = method.decide(model, method.params(progress.state), data, noise_seed)
     counts = counts or histogram
 
-    # What was sent: by each user of a cohort a report a round, and by all users their counts.
-    n, rounds, cohort = len(users), method.rounds, method.cohorts.size
-    if method.one_place:  # rows are sent once
-        cost = Cost(n, 1, users.nbytes)
-    elif vectors := method.protection.vectors:
-        # Where noise hides who was drawn, all users send; the others' are zeros.
-        senders = n if method.guarantee else cohort
-        sharing = Sharing(bytes(32), vectors.length, engine.AGGREGATORS)
-        size = engine.AGGREGATORS * sharing.message_bytes * senders * rounds
-        cost = Cost(n, rounds, size)
-    else:
-        size = engine.report_size(method, users)[1] * cohort * rounds
-        size += n * counts_bytes(counts) if counts else 0
-        cost = Cost(n, rounds + (counts is not None), size)
-    guarantee = method.guarantee if noise_seed is None else None
+    guarantee, cost = method.guarantee if noise_seed is None else None, _cost(method, users, counts)
     return Training(model, progress.history, cost, guarantee, first.rounds, counts)
 
 
-def first_progress(
-    method: TrainConfig, data: UserData, noise_seed: int | None = None
-) -> RunProgress:
-    """Return a run before its first round, with a seed of its own where noise protects."""
-    seed = method.seed if method.guarantee is None else secrets.randbits(SECRET_BITS)
-    return engine.start(method, data.users, seed if noise_seed is None else noise_seed)
+def _cost(method: TrainConfig, users: Users, counts: ScoreHistogram | None) -> Cost:
+    """Return what each user of a cohort sends in all rounds, with the counts of all users."""
+    n, senders, rounds = len(users), method.cohorts.size, method.rounds
+
+    def shares_bytes(length: int) -> int:
+        """Return the bytes of a user's shares of so many numbers."""
+        return engine.AGGREGATORS * Sharing(bytes(32), length, engine.AGGREGATORS).message_bytes
+
+    if method.one_place:  # rows are sent once
+        return Cost(n, 1, users.nbytes)
+    size = engine.report_size(method, users)[1]
+    if vectors := method.protection.vectors:
+        # Where noise hides who was drawn, all users send; the others' are zeros.
+        size, senders = shares_bytes(vectors.length), n if method.guarantee else senders
+    counted = n * shares_bytes(counts.array().size) if counts else 0
+    return Cost(n, rounds + (counts is not None), size * senders * rounds + counted)
+
+
+def first_progress(method: TrainConfig, data: UserData, seed: int | None = None) -> RunProgress:
+    """Return a run before its first round; without a seed, noise that protects has a secret one."""
+    if seed is None:
+        seed = method.seed if method.guarantee is None else secrets.randbits(SECRET_BITS)
+    return engine.start(method, data.users, seed)
 
 
 def make_model(method: TrainConfig, data: UserData, progress: RunProgress) -> TrainedModel:
@@ -354,16 +337,14 @@ def rounds_csv(history: RoundRecord) -> str:
     return table.to_csv(float_format="%.10g", na_rep="nan", lineterminator="\n")
 
 
-def _fingerprint(
-    data: UserData, config: TrainConfig, guarantee: Guarantee | None, noise_seed: int | None
-) -> str:
+def _fingerprint(data: UserData, method: TrainConfig, noise_seed: int | None) -> str:
     """Return a sha256 of all that a run depends on; private, as it confirms guesses of the rows.
 
     The noise and the version are part of it: the same seed with noise of another size would give
     away both the noise and what it hides.
     """
-    promise = guarantee.model_dump_json() if guarantee else None
-    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {promise}"
+    promise = method.guarantee and method.guarantee.model_dump_json()
+    settings = f"{synthfair.__version__} {noise_seed} {method.model_dump_json()} {promise}"
     digest = hashlib.sha256(settings.encode())
     for leaf in jax.tree.leaves((data.users, data.row_weights, data.held_out)):
         digest.update(np.ascontiguousarray(leaf).data)

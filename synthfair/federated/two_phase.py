@@ -4,9 +4,9 @@ Padala, Damle and Gujar (2021), figure 2. Phase 1 stays on the user's side and h
 phase 2 the students are averaged in rounds. The teacher is either as published, :class:`FairSgd`,
 which no guarantee covers, or :class:`PrivateFairSgd`, with which one holds end to end::
 
-    method = TwoPhase(clip=1.5).about(users, model, parity)
-    labelled = method.teach(users, seed)
-    done = run(method, labelled, Cohorts.everyone(len(users)), rounds=4, seed=seed)
+    method = TwoPhase(clip=1.5).plan(data)
+    labelled = method.teach(data.users, seed)
+    done = run(method, labelled, method.cohorts, rounds=4, seed=seed)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator
 
 from synthfair.federated.clipping import (
     clipped_gradients,
@@ -33,8 +33,7 @@ from synthfair.federated.clipping import (
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fedavg import Averaging
-from synthfair.federated.method import SMALLEST_ROWS, AtLeast0, Given, Positive, Share, given
-from synthfair.federated.networks import Trainable
+from synthfair.federated.method import AtLeast0, Given, Positive, Share, given
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import UserData, Users
@@ -118,16 +117,6 @@ class FairSgd(FairPasses):
 
     parity: Given[Parity] = given()
 
-    @model_validator(mode="after")
-    def _has_the_notion(self) -> FairSgd:
-        notions, parity = ("statistical_parity", "equalized_odds"), self.parity
-        if parity and (parity.notion not in notions or len(parity.groups) != 1):
-            raise ValueError(
-                f"parity {parity.notion!r} of {len(parity.groups)} attributes: must be one of"
-                f" {', '.join(notions)}, of one attribute"
-            )
-        return self
-
     def plan(self, data: UserData) -> FairSgd:
         """Return the method, in which all clients take part in every round."""
         steps = data.users.steps(batch=self.rows, epochs=self.local_epochs)
@@ -147,9 +136,7 @@ class FairSgd(FairPasses):
         """Return the state after local steps of Adam down in phi, and of plain ascent in kappa."""
         adam = optax.adam(self.learning_rate)
 
-        def step(
-            carry: tuple[FairState, Any], step_key: jax.Array
-        ) -> tuple[tuple[FairState, Any], None]:
+        def step(carry: tuple[FairState, Any], step_key: jax.Array) -> tuple[Any, None]:
             state, moments = carry
             batch = random_rows(rows, self.rows, step_key)
             slope, unfair = jax.grad(
@@ -299,8 +286,8 @@ class TwoPhase(FairPasses, NoisySteps):
 
     The student is trained in rounds, of users whose labels :meth:`teach` has replaced.
 
-    Guarantee: :meth:`phases` with the noise, for what each user sends in all rounds together;
-    without a private teacher conditional on it. Unit: one row of one
+    Guarantee: the plan's, for what each user sends in all rounds together; without a private
+    teacher conditional on it. Unit: one row of one
     user. Neighbouring relation: add or remove one row. The seed must come from the operating
     system's entropy, and stay secret, where this is claimed. The learning rate is the student's;
     the teacher's is 0.01, of Adam, or end to end 2. The authors' clip is 1.5, their rate 0.25.
@@ -311,14 +298,12 @@ class TwoPhase(FairPasses, NoisySteps):
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> a, s, y = np.ones((40, 2)), np.arange(40) % 2, np.ones(40)
-        >>> users = sf.federated.make_users(a, s, y, user=np.arange(40) // 20)
-        >>> model = sf.federated.LogisticRegression(2)
-        >>> parity = sf.federated.Parity("statistical_parity")
-        >>> settings = sf.federated.TwoPhase(batch=5, clip=1.5, end_to_end=True)
-        >>> method = settings.about(users, model, parity)
-        >>> [sums.times for sums in method.phases(users)]  # the teacher's, the student's
-        [40, 80]
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> method = sf.federated.TwoPhase(batch=20, clip=1.5, epsilon=2.0, delta=1e-4)
+        >>> rows, user = sf.encode(table, schema), np.arange(len(table)) % 2
+        >>> plan = method.plan(sf.federated.make_user_data(rows, user, schema, method))
+        >>> plan.guarantee.condition, [sums.name for sums in plan.guarantee.mechanisms]
+        ('teacher', ['student_gradients'])
     """
 
     method: Literal["two_phase"] = "two_phase"
@@ -331,59 +316,27 @@ class TwoPhase(FairPasses, NoisySteps):
 
     teacher: Given[FairSgd] = given()
 
-    teaches: ClassVar[bool] = True
-    not_compiled: ClassVar[frozenset[str]] = FairPasses.not_compiled | {"teacher", "end_to_end"}
-
-    @model_validator(mode="after")
-    def _bounds_the_teacher(self) -> TwoPhase:
-        if self.end_to_end and self.clip is None:
-            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
-        return self
-
-    def about(self, users: Users, model: Trainable, parity: Parity) -> TwoPhase:
-        """Return the method with passes over the users' rows turned into steps, without noise yet.
-
-        Raises:
-            InputError: a batch that is larger than the smallest user, or a notion that the method
-                does not have.
-        """
-        batch = self.batch_of(users)
+    def plan(self, data: UserData) -> TwoPhase:
+        """Return the students' rounds, with the teachers that are trained before them."""
+        users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
         local, before = (
             users.steps(batch=batch, epochs=n) for n in (self.local_epochs, self.teacher_epochs)
         )
-        shared: dict[str, Any] = self.model_dump(include={"alpha", "kappa", "kappa_rate"})
-        shared |= {"model": model, "parity": parity, "batch": batch, "local_steps": before}
-        if self.end_to_end:
-            shared["clip"] = self.clip
-        teacher = PrivateFairSgd(**shared) if self.end_to_end else FairSgd(**shared)
-        return self.bound(model=model, batch=batch, local_steps=local, teacher=teacher)
-
-    def with_noise(self, noise: float) -> TwoPhase:
-        """Return the same method with noise in all that is private, in units of the sensitivity."""
-        teacher = self.teacher.bound(noise=noise) if self.end_to_end else self.teacher
-        return self.bound(noise=noise, teacher=teacher)
-
-    def phases(self, users: Users) -> tuple[SampledSums, ...]:
-        """Return the sums over the rows of the smallest user that are released, phase by phase.
-
-        Their common epsilon is that of :meth:`synthfair.privacy.accounting.Composition.of`.
-        """
-        teacher, student = self.teacher, self.sums(users, self.rounds)
-        return (teacher.sums(users), student) if isinstance(teacher, PrivateFairSgd) else (student,)
-
-    def plan(self, data: UserData) -> TwoPhase:
-        """Return the students' rounds; teachers are trained before them."""
-        users, clip, known = data.users, self.clip or math.inf, self.bound_to(data)
-        method = known.about(users, known.model, Parity(self.notion, data.groups))
-        *teacher, student = method.phases(users)
+        method = self.bound_to(data, batch=batch, local_steps=local)
         sums: dict[Summed, tuple[SampledSums, float]] = {}
-        if teacher:
-            sums["teacher_gradients"] = teacher[0], clip * SENSITIVITY
-        sums["student_gradients"] = student, clip
+        shared: dict[str, Any] = self.model_dump(include={"alpha", "kappa", "kappa_rate"})
+        shared |= {"model": method.model, "parity": Parity(self.notion, data.groups)}
+        teacher = FairSgd(**shared, batch=batch, local_steps=before)
+        if self.end_to_end:
+            teacher = PrivateFairSgd(**shared, batch=batch, local_steps=before)
+            teacher = teacher.bound(clip=self.clip or teacher.clip)
+            sums["teacher_gradients"] = teacher.sums(users), teacher.clip * SENSITIVITY
+        sums["student_gradients"] = method.sums(users, self.rounds), clip
         condition = None if self.end_to_end else "teacher"
-        guarantee = self.promise(users.smallest, SMALLEST_ROWS, sums, condition=condition)
+        guarantee = self.promise(users.smallest, sums, condition=condition)
         noise = guarantee.samples[-1].noise / clip if guarantee else 0.0
-        return method.with_noise(noise).bound(guarantee=guarantee)
+        teacher = teacher.bound(noise=noise) if self.end_to_end else teacher
+        return method.bound(noise=noise, guarantee=guarantee, teacher=teacher)
 
     def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
         """Return the users with their teachers' decisions for labels: phase 1."""

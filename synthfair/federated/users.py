@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.data.batches import other_inputs
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
 from synthfair.data.tables import take_names
@@ -179,11 +179,6 @@ class Cohorts:
                 f"cohort = {self.size}: must be 1 to {self.population}, the number of users"
             )
 
-    @classmethod
-    def everyone(cls, population: int) -> Cohorts:
-        """Return the rule that draws all users in every round."""
-        return cls(population, population)
-
     @property
     def room(self) -> int:
         """The number of users for whom nearly every cohort has room: six standard deviations."""
@@ -264,22 +259,6 @@ def draw_users(
     return rng.permutation(n_rows) % clients
 
 
-class UserTable(NamedTuple):
-    """A table whose rows are assigned to users, and test tables.
-
-    Attributes:
-        train: rows to train on.
-        user: [N] whose each of them is.
-        tests: test tables by name.
-        rule: how it was done, as metrics.json has it.
-    """
-
-    train: pd.DataFrame
-    user: np.ndarray
-    tests: Mapping[str, pd.DataFrame]
-    rule: Mapping[str, Any]
-
-
 def assign_users(
     table: pd.DataFrame,
     *,
@@ -287,11 +266,11 @@ def assign_users(
     tests: Mapping[str, pd.DataFrame] | None = None,
     user_column: str | None = None,
     **rule: Any,
-) -> UserTable:
-    """Assign rows to users, and hold rows out for testing where no test tables are given.
+) -> tuple[pd.DataFrame, np.ndarray, Mapping[str, pd.DataFrame]]:
+    """Return the rows to train on, the user [N] of each, and test tables by name.
 
-    Clients test on rows of their own; of many users, a fifth of the rows, or of the users where
-    the table names them, is held out.
+    Without test tables, rows are held out: clients test on rows of their own; of many users, a
+    fifth of the rows, or of the users where the table names them, is held out.
 
     Args:
         table: the rows.
@@ -307,34 +286,32 @@ def assign_users(
         >>> import pandas as pd
         >>> import synthfair as sf
         >>> table = pd.DataFrame({"income": range(10), "person": list("aabbccddee")})
-        >>> assigned = sf.federated.assign_users(table, user_column="person", seed=0)
-        >>> len(set(assigned.user)), len(assigned.tests["test"]), list(assigned.train)
+        >>> train, user, tests = sf.federated.assign_users(table, user_column="person", seed=0)
+        >>> len(set(user)), len(tests["test"]), list(train)
         (4, 2, ['income'])
     """
     if user_column and rule:
         raise InputError(ONE_RULE)
     if user_column is None:
-        user = draw_users(len(table), seed=seed, **rule)
-        units = np.arange(len(table))
+        user, units = draw_users(len(table), seed=seed, **rule), np.arange(len(table))
     else:
         user, table = take_names(table, user_column, source="user column")
         units = user  # a user's rows are all tested, or none
-        rule = {"user_column": user_column}
     if tests is not None:
-        return UserTable(table, user, tests, rule)
+        return table, user, tests
     if "clients" in rule:
         import pandas as pd
 
         clients = partition(table, clients=rule["clients"], seed=seed)
         user = np.repeat(np.arange(len(clients)), [len(client.train) for client in clients])
         tables = {f"client_{i}": client.test for i, client in enumerate(clients)}
-        return UserTable(pd.concat([client.train for client in clients]), user, tables, rule)
+        return pd.concat([client.train for client in clients]), user, tables
     names = np.unique(units)
     held_out = np.random.default_rng(seed).permutation(names)[: int(len(names) * TEST_SHARE)]
     is_test = np.isin(units, held_out)
     if not is_test.any() or is_test.all():
         raise InputError(f"{len(table)} rows of {len(np.unique(user))} users: too few to test on")
-    return UserTable(table[~is_test], user[~is_test], {"test": table[is_test]}, rule)
+    return table[~is_test], user[~is_test], {"test": table[is_test]}
 
 
 def make_user_data(
@@ -343,7 +320,7 @@ def make_user_data(
     schema: Schema,
     config: TrainConfig,
     *,
-    others: Sequence[np.ndarray] = (),
+    also: Sequence[np.ndarray] = (),
     weights: RowWeights | None = None,
     all_groups: bool = True,
 ) -> UserData:
@@ -357,21 +334,25 @@ def make_user_data(
         user: [N] whose each row is.
         schema: of the rows.
         config: settings; what the model sees follows from them.
-        others: [N] group index in each attribute of ``config.also``, see :func:`other_groups`.
+        also: [N] group index in each attribute of ``config.also``.
         weights: of rows, by group and label.
         all_groups: whether every group that is compared must have a row; of one site's rows, other
             sites may have them.
 
     Raises:
-        InputError: nobody has a row of some group, among the rows that are compared; the groups of
-            a further attribute are not given; or weights are another schema's, or not read.
+        InputError: nobody has a row of some group, among the rows that are compared; a further
+            attribute is the sensitive one or given twice, or its groups are not given; or weights
+            are another schema's, or not read.
     """
     # What was given must fit together.
-    also = config.get("also", ())
+    names = schema.sensitive_name, *config.get("also", ())
     if len(rows.y) != len(user):
         raise InputError(f"{len(rows.y)} rows with a label, of {len(user)} users; leave others out")
-    if len(others) != len(also):
-        raise InputError(f"also = {list(also)}: needs the groups of each; {len(others)} given")
+    if len({*names}) <= len(also) or len(names) != 1 + len(also):
+        raise InputError(
+            f"also = {list(names[1:])}: must be attributes other than {names[0]!r}, each once, with"
+            f" the groups of each; {len(also)} given"
+        )
     if weights is not None:
         if not config.takes_weights:
             raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
@@ -380,11 +361,10 @@ def make_user_data(
                 f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"
                 f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
             )
-    s = np.column_stack([rows.s, *others])
-    attributes = {schema.sensitive_name: schema}
-    attributes |= {name: schema.with_sensitive(name) for name in also}
+    s = np.column_stack([rows.s, *also])
+    attributes = {names[0]: schema, **{name: schema.with_sensitive(name) for name in names[1:]}}
     if all_groups and config.asked.by in ("tolerance", "weight"):
-        _require_all_groups(schema, attributes, s, rows.y, config.get("notion", ""))
+        _require_all_groups(attributes, s, rows.y, config.get("notion", ""))
 
     # Inputs, in the user's default precision.
     n_groups = len(schema.groups) if config.group_input else 1
@@ -427,38 +407,19 @@ def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
     return place < np.floor(share * size)[index]
 
 
-def other_groups(
-    table: pd.DataFrame, schema: Schema, config: TrainConfig, *, source: str
-) -> list[np.ndarray]:
-    """Return the group index [N] of each row of a table, in each attribute of ``config.also``.
-
-    Raises:
-        InputError: an attribute is unknown, is the sensitive one or the label, or is given twice.
-    """
-    also = config.get("also", ())
-    if len({schema.sensitive_name, *also}) <= len(also):
-        raise InputError(
-            f"also = {list(also)}: must be attributes other than {schema.sensitive_name!r}, each"
-            " once"
-        )
-    return [encode(table, schema.with_sensitive(name), source=source).s for name in also]
-
-
 def _require_all_groups(
-    schema: Schema, attributes: Mapping[str, Schema], s: np.ndarray, y: np.ndarray, notion: str
+    attributes: Mapping[str, Schema], s: np.ndarray, y: np.ndarray, notion: str
 ) -> None:
     """Refuse rows without a group among those that the notion compares."""
-    no, yes = schema.decisions
-    among: dict[Any, np.ndarray] = {None: np.ones(len(y), bool)}
-    if notion in ("equal_opportunity", "equalized_odds"):
-        among = {yes: y > 0} | ({no: y < 0} if notion == "equalized_odds" else {})
+    labels = {"equal_opportunity": (1,), "equalized_odds": (1, -1)}.get(notion, (None,))
     for column, (name, attribute) in enumerate(attributes.items()):
-        for label, rows in among.items():
-            missing = np.setdiff1d(np.arange(len(attribute.groups)), s[rows, column])
-            if len(missing):
-                labelled = "" if label is None else f" and {schema.label} = {label!r}"
-                raise InputError(
-                    f"no user has a row with {name} = {attribute.groups[missing[0]]!r}{labelled}:"
-                    f" {notion} cannot be asked for; take another notion, or a schema without that"
-                    " group"
-                )
+        for label in labels:
+            present = s[:, column] if label is None else s[y == label, column]
+            if not len(missing := np.setdiff1d(np.arange(len(attribute.groups)), present)):
+                continue
+            group = f"{name}={attribute.groups[missing[0]]}"
+            group = attribute.pair(missing[0], label) if label else group
+            raise InputError(
+                f"no user has a row with {group}: {notion} cannot be asked for; take another"
+                " notion, or a schema without that group"
+            )

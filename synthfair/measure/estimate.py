@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
+from synthfair.fairness.intervals import difference
 from synthfair.measure.collection import Collection
 from synthfair.measure.gaps_file import GapsFile, MeasuredGap, MeasuredGroup
 from synthfair.measure.mechanisms import LocalMechanism
@@ -157,7 +158,6 @@ def estimate_gaps(
         low, high = (collection.unit * end for end in gap_interval(i, j, means, limits))
         gaps.append(MeasuredGap(first=names[i], second=names[j], value=value, low=low, high=high))
     return GapsFile(
-        format="synthfair-gaps/1",
         reports=tally.reports,
         rejected=sums.rejected,
         confidence=confidence,
@@ -281,21 +281,15 @@ def gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> tuple[floa
     Zou and Donner (2008), equation (11): as the normal interval of a difference, with the distances
     from the estimates to their limits in place of z times the standard errors.
     """
-    (x, x_low, x_high), (y, y_low, y_high) = (
-        (float(means.values[k]), *limits[:, k].tolist()) for k in (i, j)
-    )
-    if not all(map(math.isfinite, (x, x_low, x_high, y, y_low, y_high))):
+    first, second = np.array([means.values, *limits])[:, [i, j]].T
+    if not np.isfinite([first, second]).all():
         return -2.0, 2.0
     covariance = means.covariance
     scale = math.sqrt(max(float(covariance[i, i] * covariance[j, j]), 0.0))
     correlation = float(covariance[i, j]) / scale if scale > 0 else 0.0
-
-    def distance(x: float, y: float) -> float:
-        return math.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0))
-
-    low = y - x - distance(y - y_low, x_high - x)
-    high = y - x + distance(y_high - y, x - x_low)
-    return min(max(low, -2.0), 2.0), min(max(high, -2.0), 2.0)
+    _, low, high = difference(second, first, min(max(correlation, -1.0), 1.0))
+    low, high = np.clip([low, high], -2.0, 2.0).tolist()
+    return low, high
 
 
 def _contradictions(

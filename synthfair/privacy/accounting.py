@@ -98,11 +98,9 @@ def epsilon_of(mu: float, delta: float) -> float:
         >>> round(sf.privacy.epsilon_of(0.5, 1e-5), 2)
         1.99
     """
-    if delta_of(mu, 0.0) <= delta:
-        return 0.0
     from dp_accounting import get_epsilon_gaussian
 
-    return float(get_epsilon_gaussian(1.0 / mu, delta))
+    return float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
 
 
 def discrete_delta_of(mu: float, epsilon: float) -> float:

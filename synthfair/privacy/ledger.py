@@ -252,9 +252,13 @@ class Ledger:
         key, before = self._key(purchase), [*self._costs.values()]
         if purchase.composition and purchase.name and key in self._costs:
             return
-        for old in before:
-            if old.guarantee and purchase.guarantee:
-                self._require_comparable(old.guarantee, purchase.guarantee)
+        new = purchase.guarantee
+        for old in (old.guarantee for old in before if old.guarantee and new):
+            if new and (old.unit, old.relation) != (new.unit, new.relation):
+                raise self._refusal(
+                    f"protects one {old.unit} ({old.relation}); one {new.unit} ({new.relation})"
+                    " needs a ledger of its own"
+                )
         # All together, this one included, must stay within the limit, less the reserve.
         # What has no epsilon is no part of the sum of those that have.
         is_exact, limit = purchase.composition is None, self._limit
@@ -377,17 +381,6 @@ class Ledger:
                 f"{old.output!r} left before {purchase.output!r}, and {_TOLD[pair]}; again = true"
                 " is consent to that, for one job",
                 "again",
-            )
-
-    def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
-        if (old.unit, new.unit).count("user") == 1:
-            raise self._refusal(
-                f"protects one {old.unit}; one {new.unit} needs a ledger of its own"
-            )
-        if old.relation != new.relation:
-            raise self._refusal(
-                f"relation = {new.relation!r}: all releases of a ledger must have the same, and its"
-                f" own is {old.relation!r}"
             )
 
     def _refusal(self, words: str, *arguments: str) -> BudgetError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -83,11 +83,6 @@ class Header(Checked):
     @field_serializer("table_schema")
     def _without_labels(self, schema: Schema) -> dict[str, Any]:
         return schema.document
-
-    @property
-    def schema_hash(self) -> str:
-        """The hash of the schema."""
-        return self.table_schema.hash
 
     @property
     def kind(self) -> Literal["fair", "surrogate"]:
@@ -348,19 +343,10 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
                 f" {MAX_METADATA_BYTES[key]} are allowed"
             )
     text = metadata[HEADER_KEY]
-    try:  # first: that of another format says so
-        header = _header(text)
-    except InputError:
-        header = parse_as(text, Header, source)  # raises, with the file's name
+    header = parse_as(text, Header, source)  # first: that of another format says so
     if SIGNATURE_KEY not in metadata:
         raise InputError(f"{source}: altered since it was written: its sha256 is missing")
     return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
-
-
-@lru_cache(maxsize=16)
-def _header(text: bytes) -> Header:
-    """Return the header of a text, which most clients of a federation share."""
-    return parse_as(text, Header, "header")
 
 
 def _require_columns(layout: pa.Schema, header: Header, source: str) -> None:

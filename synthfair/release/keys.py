@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, model_validator
 
-from synthfair.errors import InputError, require
+from synthfair.errors import InputError, named, require
 from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
 from synthfair.settings import Checked
 
@@ -139,13 +139,11 @@ def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
     Raises:
         InputError: it is signed with none of the keys.
     """
-    names, most = sorted(keys.values()), 5
-    more = f" or {len(names) - most} others" if len(names) > most else ""
-    one_of = ", ".join(map(repr, names[:most])) + more if names else "nobody: there are no keys"
+    clients = named([*map(repr, sorted(keys.values()))]) or "nobody: there are no keys"
     key = signature.public_key
     if key is None or key not in keys:
         said = f"signed with the unknown key {key}" if key else "not signed"
-        raise InputError(f"{source}: {said}; must be signed by {one_of}")
+        raise InputError(f"{source}: {said}; must be signed by {clients}")
     return keys[key]
 
 

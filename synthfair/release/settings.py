@@ -56,10 +56,16 @@ class ReleaseSettings(Settings):
 
     seed: int = Seed
 
+    without_epsilon: bool = Field(default=False, exclude=True)
+    """Makes a release without epsilon on purpose, so that nothing warns of it; epsilon as a flag
+    overrides it in a file. Releases with and without it are the same."""
+
     @model_validator(mode="after")
     def _epsilon_and_delta(self) -> Self:
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("epsilon and delta go together: give both or neither")
+        if self.epsilon is not None and self.without_epsilon:
+            raise ValueError("without_epsilon, epsilon: exclude each other; give one")
         return self
 
 
@@ -182,70 +188,39 @@ class SurrogateConfig(ReleaseSettings):
 
 
 def _kind(config: Any) -> str:
-    """Return the kind of settings that may be hostile: all but a surrogate's are a fair one's."""
-    release = (
-        config.get("release") if isinstance(config, dict) else getattr(config, "release", None)
-    )
-    return "surrogate" if release == "surrogate" else "fair"
+    """Return the kind of settings that may be hostile; those of a fair release do not name it."""
+    given = config if isinstance(config, dict) else getattr(config, "__dict__", {})
+    return str(given.get("release", "fair"))
 
 
 ReleaseConfig = Annotated[
     Annotated[DistillConfig, Tag("fair")] | Annotated[SurrogateConfig, Tag("surrogate")],
     Discriminator(_kind),
 ]
-"""Settings of a release of either kind; those of a fair release do not name it."""
+"""Settings of a release of either kind."""
 
-RELEASES: dict[str, type[DistillConfig] | type[SurrogateConfig]] = {
-    "fair": DistillConfig,
-    "surrogate": SurrogateConfig,
-}
-"""Settings of each kind of release."""
 
-WITHOUT_EPSILON = "without_epsilon"
-"""Key of a file by which a client decides against an epsilon. It is no setting, as releases with
-and without that key are the same."""
+def release_settings(kind: Any) -> type[DistillConfig] | type[SurrogateConfig]:
+    """Return the class of the settings of a kind of release. Raises InputError: no such kind."""
+    if kind not in ("fair", "surrogate"):
+        raise InputError(f"release: {kind!r} is not allowed; must be fair or surrogate")
+    return SurrogateConfig if kind == "surrogate" else DistillConfig
 
 
 def load_release_config(
-    path: Path | None = None,
-    *,
-    release: str | None = None,
-    without_epsilon: bool = False,
-    **overrides: Any,
-) -> tuple[DistillConfig | SurrogateConfig, bool]:
-    """Return the settings of a release of either kind, and whether it is to have no epsilon.
-
-    The kind is ``release``, or that key of the file, or fair. The decision is ``without_epsilon``,
-    or that key of the file, unless the overrides have an epsilon.
+    path: Path | None = None, *, release: str | None = None, **overrides: Any
+) -> DistillConfig | SurrogateConfig:
+    """Return the settings of a release of the kind ``release``, or of that key of a file, or fair.
 
     Raises:
-        InputError: as :func:`load_settings`; or a setting of the other kind, or both an epsilon and
-            the decision against one.
+        InputError: as :func:`load_settings`; or a setting of the other kind.
     """
     settings = {} if path is None else read_toml(path)
-    key, in_file = settings.pop(WITHOUT_EPSILON, False), settings.pop("release", "fair")
-    kind = release or in_file
-    if not isinstance(kind, str) or kind not in RELEASES:
-        raise InputError(
-            f"{path or 'settings'}: release: {kind!r} is not allowed; must be"
-            f" {' or '.join(RELEASES)}"
-        )
+    kind = release_settings(release or settings.pop("release", "fair"))
+    settings.pop("release", None)
     given = {key: value for key, value in overrides.items() if value is not None}
-    if wrong := sorted(given.keys() - RELEASES[kind].model_fields.keys()):
-        raise InputError(
-            f"flags: {', '.join(wrong)}: not read for a {kind} release"
-            + ("; fairness is chosen at the server" if kind == "surrogate" else "")
-        )
-    config = override(settings, RELEASES[kind], path, given)
-    if kind == "fair" and config.epsilon is None and "k_min" in given:
-        raise InputError("flags: k_min: not read for a fair release without epsilon")
-    if not isinstance(key, bool):
-        raise InputError(f"{path}: {WITHOUT_EPSILON}: must be true or false; got {key!r}")
-    is_decided = without_epsilon or (key and "epsilon" not in given)
-    if is_decided and config.epsilon is not None:
-        places = "flags" if path is None else f"flags and {path}"
-        raise InputError(
-            f"{places}: {WITHOUT_EPSILON} and epsilon = {config.epsilon:g} exclude each other; give"
-            " one"
-        )
-    return config, is_decided
+    if wrong := sorted(given.keys() - kind.model_fields.keys()):
+        raise InputError(f"flags: {', '.join(wrong)}: not read; fairness is chosen at the server")
+    if "epsilon" in given:
+        settings.pop("without_epsilon", None)
+    return override(settings, kind, path, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -32,16 +32,13 @@ RATES_OF = {
 Answer = Verdict | Literal["no better", "not usable"]
 """A verdict on the gap; or that the model is no better than one label for all, or no other."""
 
-VERDICTS: dict[Answer, tuple[str, str]] = {
-    "yes": ("Yes, by this measure.", "within"),
-    "probably": ("Probably, but these test rows cannot tell for sure.", "probably within"),
-    "probably not": ("Probably not, but these test rows cannot tell for sure.", "probably above"),
-    "no": ("No.", "above"),
-    "not measured": ("Not measured.", ""),
-    "no better": ("The gap is small, but so it is where one label is given to everybody.", ""),
-    "not usable": ("", ""),  # with which the sentence begins
+SIDES: dict[Answer, str] = {
+    "yes": "within",
+    "probably": "probably within",
+    "probably not": "probably above",
+    "no": "above",
 }
-"""Verdicts as answers to the report's question, and where the gap is in terms of the limit."""
+"""The side of the limit on which a verdict sees the gap."""
 
 REFERENCE_METHODS = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
@@ -61,28 +58,19 @@ class Plain(NamedTuple):
     gap: Metric
 
 
-def one_label(rates: Mapping[str, Rates]) -> str | None:
+def one_label(run: Evaluation) -> str | None:
     """Return how a model decides like one label for everybody, in words; None where it does not.
 
     It does where it selects fewer than :data:`MIN_DECIDED_SHARE` of the rows, or all but so few, in
     all or in a group of :data:`synthfair.fairness.intervals.MIN_RATE_ROWS` rows or more, and the
     labels themselves are not so.
-
-    Args:
-        rates: of each group, by name.
-
-    Example:
-        >>> from synthfair.fairness.metrics import Rates
-        >>> from synthfair.report.answer import one_label
-        >>> one_label({"a": Rates(400, 0.0, 0.0, 0.0, 0.3), "b": Rates(99, 0.5, 0.9, 0.3, 0.2)})
-        'Not usable: it decides like one label for everybody in a (selects 0 of 400).'
     """
-    parts_of = {"": [of for of in rates.values() if of.n]}
-    parts_of |= {f" in {name}": [of] for name, of in rates.items()}
-    for where, parts in parts_of.items():
-        n = sum(of.n for of in parts)
-        selected = sum(of.n * of.selection_rate for of in parts)
-        positive = sum(of.n * _label_share(of) for of in parts)
+    groups = {name: rates for name, rates in run.by_group.items() if rates.n}
+    for where, names in {"": [*groups], **{f" in {name}": [name] for name in groups}}.items():
+        n = sum(groups[name].n for name in names)
+        selected = sum(groups[name].n * groups[name].selection_rate for name in names)
+        labels = [rows[name] for rows in (run.rows or {}).values() for name in names]
+        positive = sum(label.positive for label in labels) if labels else nan
         least = MIN_DECIDED_SHARE * n
         for hits, labelled in ((selected, positive), (n - selected, n - positive)):
             few = hits < least and not labelled < max(least, MIN_LABEL_ROWS)
@@ -90,17 +78,6 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
                 counts = f"(selects {selected:.0f} of {n:,})"
                 return f"Not usable: it decides like one label for everybody{where} {counts}."
     return None
-
-
-def _label_share(of: Rates) -> float:
-    """Return the share of positive labels that a group's rates imply; nan where none are known."""
-    tpr, fpr = of.true_positive_rate, of.false_positive_rate
-    if isnan(tpr) or isnan(fpr):
-        return nan if isnan(of.error_rate) else float(isnan(fpr))
-    # Both rates are means over the labels: error = p (1 - tpr) + (1 - p) fpr, selection likewise.
-    slopes = (of.error_rate - fpr, 1 - tpr - fpr), (of.selection_rate - fpr, tpr - fpr)
-    rise, slope = max(slopes, key=lambda pair: abs(pair[1]))
-    return rise / slope if slope else nan
 
 
 def sentence(
@@ -142,7 +119,7 @@ def sentence(
     if means is None:
         means = size(run.overall[metric]), run.accuracy, run.constant_accuracy
     gap, accuracy, constant = means
-    groups, by, unusable = [*compared_rates(run)], run.groups_by, one_label(run.rates)
+    groups, by, unusable = [*compared_rates(run)], run.groups_by, one_label(run)
     near = near_constant(accuracy, constant)
     two = len(groups) == 2 and len(by) < 2
     names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
@@ -242,15 +219,18 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCE_METHODS] or runs
-    rivals = [s for s in rivals if not one_label(s.runs[0].metrics.rates)] or rivals
+    rivals = [s for s in rivals if not one_label(s.runs[0].metrics)] or rivals
     wanted = (s.asked.max_gap for s in rivals if s.asked.max_gap)
     target = min(wanted, default=None) if max_gap is None else max_gap
     limit = DEFAULT_FAIR_GAP if target is None else target
     subject, why = _best(rivals, limit)
     first = subject.runs[0].metrics
     rest = [s for s in runs if s is not subject]
-    reference = next((s for s in rest if not s.asked.fairness and s.is_like(subject)), None)
-    plain = _plain(subject, reference, overview.gap) if subject.asked.fairness else None
+    plain = reference = None
+    if subject.asked.fairness:
+        likes = (s for s in rest if not s.asked.fairness and s.is_like(subject))
+        reference = next(likes, None)
+        plain = _plain(subject, reference, overview.gap)
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
@@ -291,7 +271,7 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     best = max(rivals, key=merit)
     why = f"the one with the smallest gap; none is within {limit:g}"
     if sure := merit(best)[0]:
-        within = VERDICTS[verdict(best.gap_size, limit)][1]
+        within = SIDES[verdict(best.gap_size, limit)]
         count = sum(merit(summary)[0] == sure for summary in rivals)
         why = f"the most accurate of {count} with a gap {within} {limit:g}"
     why = (
@@ -305,7 +285,7 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
 
 def judged(subject: Summary, limit: float) -> Answer:
     """Return whether the gap of runs is within a limit, or that their model is not usable."""
-    is_usable = not one_label(subject.runs[0].metrics.rates)
+    is_usable = not one_label(subject.runs[0].metrics)
     return verdict(subject.gap_size, limit) if is_usable else "not usable"
 
 

@@ -10,7 +10,6 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +24,7 @@ from synthfair.settings import notion_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from synthfair.fairness.intervals import LabelCounts
@@ -108,58 +107,29 @@ class Series(NamedTuple):
     names: Sequence[str] = ()
 
 
-@dataclass
-class Figure:
-    """A figure that is drawn of some series.
+def draw(series: Sequence[Series], limit: float | None = None, **looks: Any) -> Figure:
+    """Return a figure of some series. Raises as :func:`styled`.
 
-    Attributes:
-        x_label: of the axis.
-        y_label: of the axis.
-        limit: where a vertical line stands, with its value.
-        looks: of matplotlib's axes, such as ``xlim``.
+    Args:
         series: in the legend's order; the first is drawn on top, but below hollow ones.
+        limit: where a vertical line stands, with its value.
+        looks: of matplotlib's axes, such as ``xlabel``.
     """
+    names = [textwrap.fill(each.name, 60) for each in series]
+    rows = sum(name.count("\n") + 1 for name in names)
+    with styled():
+        from matplotlib.figure import Figure
 
-    x_label: str = ""
-    y_label: str = ""
-    limit: float | None = None
-    looks: Mapping[str, Any] = field(default_factory=dict)
-    series: list[Series] = field(default_factory=list)
-
-    def add(
-        self, name: str, x: Sequence[float | Metric], y: Sequence[float | Metric], **looks: Any
-    ) -> None:
-        """Add points, which look as :class:`Series` says."""
-        self.series.append(Series(name, x, y, **looks))
-
-    @property
-    def rows(self) -> list[tuple[str, float | Metric, float | Metric]]:
-        """Return the points as rows of a table: name, y and x."""
-        return [
-            (name, y, x)
-            for series in self.series
-            for name, x, y in zip(
-                series.names or [series.name] * len(series.x), series.x, series.y, strict=True
-            )
-        ]
-
-    def draw(self) -> Canvas:
-        """Return the figure, by matplotlib. Raises as :func:`styled`."""
-        names = [textwrap.fill(series.name, 60) for series in self.series]
-        rows = sum(name.count("\n") + 1 for name in names)
-        with styled():
-            from matplotlib.figure import Figure as Canvas
-
-            canvas = Canvas(figsize=(4.8, 3.0 + 0.17 * rows), layout="constrained")
-            axes = canvas.subplots()
-            lines = [_draw_series(axes, series, i) for i, series in enumerate(self.series)]
-            canvas.legend(lines, names, loc="outside lower left")
-            axes.set(xlabel=self.x_label, ylabel=self.y_label, **self.looks)
-            if self.limit is not None:
-                axes.axvline(self.limit, color="black", linestyle=":", linewidth=1)
-                place = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-                axes.annotate(f"limit {self.limit:g}", (self.limit, 1), **place)
-        return canvas
+        figure = Figure(figsize=(4.8, 3.0 + 0.17 * rows), layout="constrained")
+        axes = figure.subplots()
+        lines = [_draw_series(axes, each, i) for i, each in enumerate(series)]
+        figure.legend(lines, names, loc="outside lower left")
+        axes.set(**looks)
+        if limit is not None:
+            axes.axvline(limit, color="black", linestyle=":", linewidth=1)
+            place = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+            axes.annotate(f"limit {limit:g}", (limit, 1), **place)
+    return figure
 
 
 def _draw_series(axes: Axes, series: Series, i: int) -> Line2D:
@@ -181,11 +151,11 @@ def _draw_series(axes: Axes, series: Series, i: int) -> Line2D:
     return line
 
 
-def svg_text(canvas: Canvas) -> str:
+def svg_text(figure: Figure) -> str:
     """Return a figure of matplotlib as SVG text."""
     file = io.StringIO()
     with styled():
-        canvas.savefig(file, format="svg", metadata={"Date": None})
+        figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
 
@@ -195,41 +165,35 @@ def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
     return np.array(rows, dtype=float).reshape(-1, 3).T
 
 
-def answer_figure(answer: Headline, overview: Overview) -> Figure:
+def answer_series(answer: Headline, overview: Overview) -> list[Series]:
     """Return accuracy against the size of the gap, of the runs spoken of and of all others."""
-    subject, first = answer.subject, answer.subject.runs[0]
-    gap = f"difference of {RATES_OF[overview.gap]}"
-    figure = Figure(f"{gap} (smaller is fairer)", "accuracy", answer.limit)
+    subject = answer.subject
 
-    def add(name: str, *summaries: Summary, **looks: Any) -> None:
+    def series_of(name: str, *summaries: Summary, **looks: Any) -> Series:
         points = sorted(summaries, key=lambda s: s.gap_size.value)
         names = [name] if len(points) < 2 else [s.name for s in points]
         gaps, accuracies = [s.gap_size for s in points], [s.accuracy for s in points]
-        figure.add(name, gaps, accuracies, names=names, **looks)
+        return Series(name, gaps, accuracies, names=names, **looks)
 
-    add(f"this model: {subject.name}", subject, size=9)
-    if answer.reference:
-        add(f"no penalty: {answer.reference.name}", answer.reference, size=11, hollow=True)
-    elif plain := answer.plain:
-        figure.add("no penalty", [plain.gap], [plain.accuracy], size=11, hollow=True)
-    figure.add("one decision for everybody", [0.0], [subject.constant])
-
+    series = [series_of(f"this model: {subject.name}", subject, size=9)]
+    if plain := answer.plain:
+        name = f"no penalty: {answer.reference.name}" if answer.reference else "no penalty"
+        series.append(Series(name, [plain.gap], [plain.accuracy], size=11, hollow=True))
+    series.append(Series("one decision for everybody", [0.0], [subject.constant]))
     # Of the others, a curve over the weights for each method.
-    groups: dict[str, list[Summary]] = {}
+    methods: dict[str, list[Summary]] = {}
     for summary in overview.summaries:
         if summary not in (subject, answer.reference):
-            groups.setdefault(summary.method, []).append(summary)
-    for method, group in [*groups.items()][:MAX_DRAWN_METHODS]:
-        add(method if group[1:] else group[0].name, *group, line=len(group) > 1)
-    if lines := first.frontier:
+            methods.setdefault(summary.method, []).append(summary)
+    for method, group in [*methods.items()][:MAX_DRAWN_METHODS]:
+        name = method if group[1:] else group[0].name
+        series.append(series_of(name, *group, line=len(group) > 1))
+    if lines := subject.runs[0].frontier:
         gaps, accuracies = [line.test_gap for line in lines], [line.test_accuracy for line in lines]
         names = [f"penalty weight {line.rho:g}" for line in lines]
         name = "other weights of the penalty"
-        figure.add(name, gaps, accuracies, line=True, size=3, names=names)
-    ends = np.concatenate([_with_bounds(series.x).ravel() for series in figure.series])
-    largest = max(np.nanmax(ends), 1.2 * answer.limit, 0.01)
-    figure.looks = {"xlim": (-0.02 * largest, 1.06 * largest)}
-    return figure
+        series.append(Series(name, gaps, accuracies, line=True, size=3, names=names))
+    return series
 
 
 def group_metrics(
@@ -256,25 +220,7 @@ def group_metrics(
     return metrics
 
 
-def group_figure(evaluation: Evaluation) -> Figure:
-    """Return rates of the groups with most rows, with intervals where they are known."""
-    by_group = evaluation.by_group
-    ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MAX_DRAWN_GROUPS]
-    rates = {group: of for group, of in by_group.items() if group in ranked}
-    places = np.arange(len(RATE_NAMES))
-    ticks = {
-        "xticks": places,
-        "xticklabels": [name.replace(" ", "\n") for name in RATE_NAMES.values()],
-    }
-    looks = ticks | {"xlim": (-0.5, len(RATE_NAMES) - 0.5), "ylim": (0, 1)}
-    figure = Figure(y_label="rate", looks=looks)
-    for i, (group, metrics) in enumerate(group_metrics(rates, evaluation.rows).items()):
-        shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
-        figure.add(group, (places + shift).tolist(), metrics)
-    return figure
-
-
-def plot_groups(evaluation: Evaluation) -> Canvas:
+def plot_groups(evaluation: Evaluation) -> Figure:
     """Draw the selection rate, true and false positive rate, and error rate of each group.
 
     Args:
@@ -294,7 +240,15 @@ def plot_groups(evaluation: Evaluation) -> Canvas:
         >>> sf.plot_groups(sf.evaluate(model, table)).axes[0].get_ylabel()
         'rate'
     """
-    return group_figure(evaluation).draw()
+    places = np.arange(len(RATE_NAMES))
+    ranked = sorted(evaluation.by_group.items(), key=lambda item: -item[1].n)
+    rates = dict(ranked[:MAX_DRAWN_GROUPS])
+    series = []
+    for i, (group, metrics) in enumerate(group_metrics(rates, evaluation.rows).items()):
+        shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
+        series.append(Series(group, (places + shift).tolist(), metrics))
+    labels = [name.replace(" ", "\n") for name in RATE_NAMES.values()]
+    return draw(series, ylabel="rate", ylim=(0, 1), xticks=places, xticklabels=labels)
 
 
 def plot_tradeoff(
@@ -302,7 +256,7 @@ def plot_tradeoff(
     notion: str = "statistical_parity",
     *,
     max_gap: float | None = None,
-) -> Canvas:
+) -> Figure:
     """Draw accuracy against the size of the gap, a point with 95 % intervals for each model.
 
     Args:
@@ -331,9 +285,11 @@ def plot_tradeoff(
     metric = NOTION_METRICS[notion_of(notion)]
     if not evaluations:
         raise InputError("evaluations: there are none")
-    figure = Figure(f"difference of {RATES_OF[metric]}", "accuracy", max_gap)
-    for name, evaluation in evaluations.items():
-        figure.add(name, [size(evaluation.overall[metric])], [evaluation.overall["accuracy"]])
+    series = [
+        Series(name, [size(evaluation.overall[metric])], [evaluation.overall["accuracy"]])
+        for name, evaluation in evaluations.items()
+    ]
     first = next(iter(evaluations.values()))
-    figure.add("one decision for everybody", [0.0], [first.constant_accuracy])
-    return figure.draw()
+    series.append(Series("one decision for everybody", [0.0], [first.constant_accuracy]))
+    gap = f"difference of {RATES_OF[metric]}"
+    return draw(series, max_gap, xlabel=gap, ylabel="accuracy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import synthfair
 from synthfair.fairness.intervals import MIN_RATE_ROWS, rows_to_settle, unfair_clients, verdict
 from synthfair.files import require_free, write_text
-from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.metrics_file import METRICS
 from synthfair.report import figures, result_tables
-from synthfair.report.answer import RATES_OF, VERDICTS, answer, compared_rates
+from synthfair.report.answer import RATES_OF, SIDES, answer, compared_rates
 from synthfair.report.results import RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
+from synthfair.report.words import render
 
 
 def write_report(
@@ -42,13 +44,11 @@ def write_report(
         InputError: a folder has no results, a file exists and force is false, or two runs differ in
             nothing.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
     alone = [run for run in runs if (run / GAPS_NAME).exists() and not (run / METRICS).exists()]
-    measured = [(run.resolve().name, read_gaps(run / GAPS_NAME)) for run in alone]
+    measured = [(run.resolve().name, GapsFile.read(run / GAPS_NAME)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     leads = [_lead(overview, max_gap) for overview in overviews(results)]
     plots = _plots(leads, results)
@@ -56,14 +56,8 @@ def write_report(
     files = {folder / f"{name}.svg": svg for name, svg in plots.items()}
     inputs = [run / name for run in runs for name in RUN_FILES]
     require_free(path, *files, inputs=inputs, force=force)
-    environment = Environment(
-        loader=PackageLoader("synthfair.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text = environment.get_template("page.html.j2").render(
+    text = render(
+        "page.html.j2",
         leads=leads,
         results=results,
         max_gap=max_gap,
@@ -72,7 +66,6 @@ def write_report(
         tables=result_tables,
         Table=Table,
         missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
-        verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=RATES_OF,
         as_text=as_text,
         few_rows=MIN_RATE_ROWS,
@@ -89,16 +82,17 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
     lead = answer(overview, max_gap)
     subject, run = lead.subject, lead.subject.runs[0].metrics
     gaps, limit = run.client_gaps.get(overview.gap, {}), subject.asked.client_limit
-    figure = figures.answer_figure(lead, overview)
+    series, gap = figures.answer_series(lead, overview), f"difference of {RATES_OF[overview.gap]}"
+    points = (zip(s.names or [s.name], s.y, s.x, strict=True) for s in series)
     return {
         "overview": overview,
         "answer": lead,
         "more": rows_to_settle(subject.gap, lead.limit, run.n_test),
-        "side": VERDICTS[verdict(subject.gap_size, lead.limit)][1],
+        "side": SIDES.get(verdict(subject.gap_size, lead.limit)),
         "groups": compared_rates(run),
         "unfair": unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap),
-        "figure": figure,
-        "points": Table(("model", "accuracy", figure.x_label), figure.rows),
+        "series": series,
+        "points": Table(("model", "accuracy", gap), [*chain(*points)]),
         "table": Table.of(result_tables.overview_records(overview, lead.limit)),
     }
 
@@ -107,9 +101,13 @@ def _plots(leads: Sequence[dict[str, Any]], results: Sequence[Result]) -> dict[s
     """Return the figures as SVG text, by the names of their files; none without matplotlib."""
     if not figures.can_draw():
         return {}
-    canvases = {f"answer-{i}": lead["figure"].draw() for i, lead in enumerate(leads, 1)}
+    canvases = {}
+    for i, lead in enumerate(leads, 1):
+        gap = f"{lead['points'].columns[2]} (smaller is fairer)"
+        canvas = figures.draw(lead["series"], lead["answer"].limit, xlabel=gap, ylabel="accuracy")
+        canvases[f"answer-{i}"] = canvas
     for result in results:
-        canvases[f"{result.name}-groups"] = figures.group_figure(result.metrics).draw()
+        canvases[f"{result.name}-groups"] = figures.plot_groups(result.metrics)
         model = result.model
         if not model or model.hidden:
             continue

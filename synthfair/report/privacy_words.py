@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthfair.release.settings import SurrogateConfig
 from synthfair.report.text_table import Table
+from synthfair.report.words import render
 
 if TYPE_CHECKING:
     from synthfair.postprocess.histogram import Origin
@@ -29,61 +30,10 @@ CONDITIONS = {
 _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 """Fields of a guarantee that other facts say."""
 
-_ALWAYS = (
-    "What was decided by looking at the rows: settings tried before, the schema, a refused table.",
-    "The settings, delta among them: they are published.",
-    "Timing, memory and files on the machines of all who take part.",
-    "Other releases about the same persons, but for those in the client's ledger.",
-)
-"""Limits of every guarantee."""
-
-_TESTING = "Rows kept for testing: their metrics have no noise."
-
-_SIMULATED = "What this one process saw: all ran in it, a simulation."
-
-_DEPLOYED = "Whoever can read a site's memory and files, or read the server's, which draws noise."
-
-_SHARES = (
-    "Aggregators that all collude: they see every client's part.",
-    "False inputs of clients.",
-)
-
-_FLOATING = "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete."
-
-_ROUNDS = {
-    "sees_sums": (
-        "Whoever knows who took part in a round.",
-        "Whoever sees single reports: that they are summed up securely is assumed.",
-        _FLOATING,
-    ),
-    "sees_uploads": (
-        "Whoever knows which rows were in a batch.",
-        "How many rows a client has: the number is public.",
-        _FLOATING,
-    ),
-    "all_but_one": ("Whoever knows who was drawn in a round.", *_SHARES),
-}
-"""Limits of guarantees for rounds, by adversary."""
-
-_SUMS = (
-    *_SHARES,
-    "A false total, which a single aggregator can cause.",
-    "Who takes part, how many clients there are, and when: the list of clients is public.",
-    "That a client is not on the list, as its table has too few rows or too many.",
-    "A user's rows at several clients: they are bounded at each by itself.",
-)
-"""Limits of guarantees for sums by shares."""
-
 
 def limits(guarantee: Guarantee) -> tuple[str, ...]:
     """Return all that a guarantee does not cover."""
-    lines = (*_ALWAYS, *[_SIMULATED] * guarantee.simulated)
-    if guarantee.aggregators:
-        return lines + _SUMS
-    if guarantee.samples:
-        lines += (*[_DEPLOYED] * (not guarantee.simulated), _TESTING)
-        lines += _ROUNDS[guarantee.adversary]
-    return lines + _SHARES if guarantee.counts_epsilon else lines
+    return tuple(render("not_covered.txt.j2", guarantee=guarantee).splitlines())
 
 
 def claim(guarantee: Guarantee | None) -> str:
@@ -151,39 +101,6 @@ def disclosures(
         private: whether noise protects the rows; not so if it came from a fixed seed.
         hides_pairs: whether sums by label and by group stand in place of those of some pairs.
     """
-    # Noise that protects bounds what can be learned, whatever the kind.
-    is_surrogate = isinstance(config, SurrogateConfig)
-    pairs = f"each pair of group and label with at least {config.k_min} real rows"
-    if config.epsilon is not None:
-        made_of = () if is_surrogate else ("The rows are distilled from private records.",)
-        budget = f"epsilon = {config.epsilon:g} and delta = {config.delta:g}"
-        if private:
-            bound = f"about any one row, at most what differential privacy with {budget} allows"
-            return (*made_of, f"What rows have in common; {bound}.")
-        return (
-            *made_of,
-            f"Of {pairs}, with noise: their number, how each column is distributed, and how columns"
-            " depend on each other.",
-            "The noise came from a fixed seed, for tests: anybody can subtract it.",
-        )
-    if is_surrogate:
-        hidden = "Of the other pairs: sums by label and by group over all of them."
-        return (
-            f"Of {pairs}: their number; how each column is distributed; two-way tables of as many"
-            " pairs of columns as connect all of them; means and products of numbers; averages of"
-            " smooth functions along models of the rows. The sums are rounded to multiples of 5"
-            " rows. No differential privacy is claimed; not anonymous.",
-            "Which pairs are missing: they have fewer rows, or none, or protect such a pair.",
-            *[hidden] * hides_pairs,
-        )
-    # A fair release without a guarantee, by its settings.
-    lines = [
-        "At least as much as publishing a model trained on the real rows. No differential privacy"
-        " is claimed; not anonymous."
-    ]
-    if config.labels == "copy":
-        subject = "group and the label" if config.group_input else "label"
-        lines.append(f"The {subject} of every real row, in order, and the number of real rows.")
-    if config.start == "normal":
-        lines.append("Traces of the mean and the variance of each real feature, where it started.")
-    return tuple(lines)
+    values = {"is_surrogate": isinstance(config, SurrogateConfig), "private": private}
+    text = render("disclosures.txt.j2", config=config, hides_pairs=hides_pairs, **values)
+    return tuple(text.splitlines())

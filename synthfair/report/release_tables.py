@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 
-from synthfair.data.schema import RELEASE_COLUMNS
+from synthfair.data.schema import RELEASE_COLUMNS, shown
 from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
+from synthfair.report.words import render
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
@@ -42,10 +42,8 @@ def clipping_table(clipping: Clipping) -> Table | None:
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
         for name, c in clipping.clipped(above=0.0)
     ]
-    columns, title = (
-        ("column", "bounds", "below", "above"),
-        "values clipped to the schema's bounds (private)",
-    )
+    columns = ("column", "bounds", "below", "above")
+    title = "values clipped to the schema's bounds (private)"
     return Table(columns, rows, title, max_rows=MAX_SHOWN_COLUMNS) if rows else None
 
 
@@ -96,7 +94,8 @@ def _shape(release: Release) -> str:
 
 def _distillation_facts(distillation: Distillation) -> dict[str, object]:
     first, end, goal = distillation.history, distillation.reached, distillation.config.max_gap
-    baseline, rows = distillation.baseline, _distilled(distillation.config)
+    baseline, config = distillation.baseline, distillation.config
+    rows = "training rows" if config.epsilon is None else "private records"
     state, met = {True: "converged", False: "NOT CONVERGED"}, distillation.gap_met
     inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
     accuracy = plain = None
@@ -117,84 +116,12 @@ def _distillation_facts(distillation: Distillation) -> dict[str, object]:
     }
 
 
-def _distilled(config: DistillConfig) -> str:
-    """Return what a release is distilled from, in words."""
-    return "training rows" if config.epsilon is None else "private records"
-
-
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     """Return warnings of a release that is less than its client may expect."""
-    if outcome.release.weight is None:
-        return list(_distillation_warnings(cast("Distillation", outcome)))
-    outcome = cast("SurrogateRelease", outcome)
-    if not outcome.hidden and not outcome.left_out:
-        return []
-    from synthfair.data.schema import shown
     from synthfair.surrogate.records import REMEDIES
 
-    config, hidden = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.hidden)
-    few, lines = f"fewer than {config.k_min} rows (k_min)", []
-    if config.epsilon is not None:
-        lines = [
-            f"{few}, or noise hides how many: {hidden}. Records of these are as many, and like, as"
-            " those of their label and their group suggest"
-        ]
-    elif outcome.hidden:
-        lines = [
-            f"{few}: {hidden}. The release has sums by label and by group in their place, and"
-            " cannot serve equal opportunity or equalized odds"
-        ]
-    if outcome.left_out and config.epsilon is None:
-        lines.append(
-            f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each has"
-            f" {few}, or would tell how many such a pair has"
-        )
-    return [*lines[:-1], f"{lines[-1]}. {REMEDIES}"]
-
-
-def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
-    """Yield warnings of unsolved problems, a gap that is not reached, and a model without gain."""
-    config, weights, baseline = distillation.config, distillation.tried, distillation.baseline
-    rows = _distilled(config)
-    # Problems that are not solved.
-    if not distillation.inner_converged:
-        yield (
-            "the inner problem did not converge: the release may be worse than it could be. Raise"
-            " lambda_theta, or lower learning_rate (keys of the configuration)"
-        )
-    elif not distillation.outer_converged:
-        far = distillation.outer_excess
-        above = f"by about {far:.1%} of the untrained model's objective" if far < 1 else "by far"
-        steps = "" if config.max_gap else " Raise --steps."
-        yield f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
-
-    # A search for a gap that did not reach it.
-    smallest = f"the smallest is {distillation.reached.gap:.4f}, and the release has that"
-    if distillation.gap_met is False and not distillation.search_ended:
-        yield (
-            f"the steps ended before a gap of {config.max_gap:g} on the {rows} was found;"
-            f" {smallest}. Raise --steps: each weight of the penalty takes 50"
-        )
-    elif distillation.gap_met is False:
-        smooth = config.penalty == "selection_rate"
-        yield (
-            f"none of the {len(weights)} weights tried, from {min(weights):g} to {max(weights):g},"
-            f" brought the gap on the {rows} to {config.max_gap:g}; {smallest}. Try"
-            f" {'another temperature' if smooth else '--penalty selection_rate'}"
-        )
-
-    # A model that is no gain over one without a penalty, or over one decision.
-    if baseline and baseline.gap > baseline.plain_gap + MAX_GAP_RISE:
-        yield (
-            f"the gap on the {rows} is {baseline.gap:.3f}, and without a penalty it would be"
-            f" {baseline.plain_gap:.3f}. Try --penalty selection_rate, or --release surrogate"
-        )
-    if baseline and baseline.accuracy <= baseline.majority:
-        yield (
-            f"the accuracy on the {rows} is {baseline.accuracy:.3f}, not above the"
-            f" {baseline.majority:.3f} of the more frequent label for everybody. Lower --rho-o, or"
-            " try --release surrogate"
-        )
+    values = {"shown": shown, "remedies": REMEDIES, "max_gap_rise": MAX_GAP_RISE}
+    return render("fit_warnings.txt.j2", made=outcome, **values).splitlines()
 
 
 def ledger_table(ledger: Ledger) -> Table:
@@ -254,7 +181,7 @@ def inspection_table(inspection: Inspection) -> Table:
         "format": f"{header.format}, written by synthfair {header.version}",
         "content": f"unaltered, sha256 {inspection.signature.sha256}",
         "signature": signature,
-        "schema": header.schema_hash + fits[inspection.fits],
+        "schema": header.table_schema.hash + fits[inspection.fits],
         "kind": header.kind,
         "rows": _shape(release),
         "pairs": counts,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 
+from synthfair.errors import named
 from synthfair.fairness.intervals import UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import MIN_NORMAL_REPORTS
@@ -222,9 +223,8 @@ def outlier_warning(influences: Influences) -> str | None:
     outliers = [name for name, influence in influences.releases.items() if influence.outlier]
     if not outliers:
         return None
-    more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
     return (
-        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do."
+        f"{named(outliers)}: moves the model much further than the other releases do."
         " Are its groups, labels or units wrong? See python -m synthfair inspect, ask its site, and"
         " run again without its file, or let trusted rows weigh the releases"
     )

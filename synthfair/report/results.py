@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import NOTION_METRICS, Metric
 from synthfair.fairness.target import Target
 from synthfair.files import read_as
-from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.metrics_file import (
     FRONTIER,
     MAX_METRICS_BYTES,
@@ -30,9 +30,6 @@ from synthfair.server.settings import FOR_SURROGATES
 from synthfair.task.federation_file import FEDERATION, FederationFile
 from synthfair.trained import TrainedModel, read_model
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
@@ -44,7 +41,7 @@ FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
 
 
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "gaps": (GAPS_NAME, read_gaps),  # of gap aggregate or a deployment's job
+    "gaps": (GAPS_NAME, GapsFile.read),  # of gap aggregate or a deployment's job
     "frontier": (FRONTIER, read_frontier),  # of server --frontier
     "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_METRICS_BYTES)),
     "model": ("model.json", read_model),
@@ -96,7 +93,7 @@ class Result(NamedTuple):
         Of surrogates, fairness is the server's setting.
         """
         metrics = self.metrics
-        configs: list[BaseModel] = list(metrics.config.values())
+        configs: list[Any] = list(metrics.config.values())
         configs = configs or [c for c in (metrics.train, metrics.decision) if c]
         values = [config.model_dump() for config in configs]
         keys = dict.fromkeys(key for value in values for key in value)
@@ -108,7 +105,21 @@ class Result(NamedTuple):
             settings["rho_o"] = settings.pop("rho")
         if metrics.groups_by:
             settings["groups_by"] = (metrics.groups_by,)
-        return settings
+        table, n_tables = metrics.table, len(metrics.per_client)
+        if table and table.skew and table.clients:  # unlike ones, of which some may be left out
+            n_tables = table.clients
+        return settings | {"tables": (n_tables,)}
+
+    def identity(self, *keys: str) -> tuple[object, ...]:
+        """Return all that a run is, without its seeds and some settings."""
+        metrics, keys = self.metrics, (*keys, "seed")
+        settings = [value for key, value in self.settings.items() if key not in keys]
+        data: tuple[object, ...] = (metrics.table,)
+        if not (metrics.table and metrics.table.skew):  # else they differ between seeds
+            data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
+        train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
+        weights = metrics.weights.model_dump_json() if metrics.weights else None
+        return (metrics.method, *data, train, weights, *settings)
 
     @property
     def reads_groups(self) -> bool:
@@ -235,9 +246,8 @@ class Summary(NamedTuple):
 
     def is_like(self, other: Summary) -> bool:
         """Return whether nothing but the weight of the penalty and the seed may differ."""
-        return _identity(self.runs[0], "seed", *FAIRNESS_SETTINGS) == _identity(
-            other.runs[0], "seed", *FAIRNESS_SETTINGS
-        )
+        ours, theirs = (s.runs[0].identity(*FAIRNESS_SETTINGS) for s in (self, other))
+        return ours == theirs
 
 
 class Overview(NamedTuple):
@@ -269,32 +279,25 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     """Return runs of one schema and notion, by all that they are but for the seed."""
-    # Settings, and numbers of clients, of which there are several tell a method from others.
-    values: dict[str, set[object]] = {}
-    groups: dict[tuple[object, ...], dict[tuple[int, ...], Result]] = {}
+    groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
-        table, clients = result.metrics.table, len(result.metrics.per_client)
-        if table and table.skew and table.clients:  # unlike ones, of which some may be left out
-            clients = table.clients
-        for key, value in (result.settings | {"tables": clients}).items():
-            values.setdefault(key, set()).add(value)
-        runs = groups.setdefault(_identity(result, "seed"), {})
-        if result.seeds in runs:
+        runs = groups.setdefault(result.identity(), [])
+        for twin in (run for run in runs if run.seeds == result.seeds):
             raise InputError(
-                f"{result.folder}: differs from {runs[result.seeds].folder} neither in settings nor"
-                " in seed; over seeds only different runs are averaged: report them apart"
+                f"{result.folder}: differs from {twin.folder} neither in settings nor in seed; over"
+                " seeds only different runs are averaged: report them apart"
             )
-        runs[result.seeds] = result
-    differences = {k for k, v in values.items() if len(v) > 1} - {"seed", *FAIRNESS_SETTINGS}
-
-    # Means of each group of runs, which is named by what tells it from the others.
+        runs.append(result)
+    # Settings, and numbers of clients, of which there are several tell a method from others.
+    settings = [result.settings for result in results]
+    keys = {key for values in settings for key in values} - {"seed", *FAIRNESS_SETTINGS}
+    differences = {key for key in keys if len({v[key] for v in settings if key in v}) > 1}
     summaries = []
-    for group in groups.values():
-        runs = list(group.values())
-        first, settings = runs[0].metrics, runs[0].settings
+    for runs in groups.values():
+        first = runs[0].metrics
         names = [first.method.replace("_", "-") + (", surrogates" if first.server else "")]
-        names += [f"{len(first.per_client)} clients"] if "tables" in differences else []
-        names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differences]
+        values = runs[0].settings.items()
+        names += [f"{key} = {_words(value)}" for key, value in values if key in differences]
         summaries.append(Summary("; ".join(names), gap, tuple(runs)))
     return summaries
 
@@ -302,18 +305,6 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
 def mean_metric(metrics: Iterable[Metric]) -> Metric:
     """Return the mean of several runs' metrics; its interval is that of one run, not of a mean."""
     return Metric(*map(fmean, zip(*metrics, strict=True)))
-
-
-def _identity(result: Result, *keys: str) -> tuple[object, ...]:
-    """Return all that a run is, without some settings."""
-    metrics = result.metrics
-    settings = [value for key, value in result.settings.items() if key not in keys]
-    data: tuple[object, ...] = (metrics.table,)
-    if not (metrics.table and metrics.table.skew):  # else they differ between seeds
-        data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
-    train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
-    weights = metrics.weights.model_dump_json() if metrics.weights else None
-    return (metrics.method, *data, train, weights, *settings)
 
 
 def _words(values: tuple[object, ...]) -> str:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
-from synthfair.files import open_file, parse_as, read_as
+from synthfair.files import parse_as, read_bytes
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.ledger import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -30,12 +30,9 @@ from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH, AnySummand, GroupCounts
 from synthfair.secure.task import AggregatorSecret, SumTask, require_records
 from synthfair.secure.upload import read_upload, upload_bytes
-from synthfair.settings import Checked
+from synthfair.settings import JsonFile
 
 PARTIAL_SUM_DOMAIN, COMMITMENT_DOMAIN = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
-
-MAX_TOTAL_ENTRY_BYTES, MAX_CLIENT_KEY_BYTES, MAX_PARTIAL_SUM_HEAD_BYTES = 21, 67, 1000
-"""The size of an entry of an answer, of a client's key, and of the rest of it."""
 
 ANSWER_SUFFIX = ".answer"
 """The ending of a record."""
@@ -57,7 +54,7 @@ class UploadSum(NamedTuple):
     clients_hash: str
 
 
-class PartialSum(Checked):
+class PartialSum(JsonFile):
     """An aggregator's answer: its sum of shares with its noise.
 
     Alone it is uniformly random. It may be shown to anybody.
@@ -70,6 +67,8 @@ class PartialSum(Checked):
         total: [k] mod 2^64.
         signature: of all the rest, by the aggregator.
     """
+
+    max_file_bytes: ClassVar[int] = 30 * MAX_LENGTH
 
     format: Literal["synthfair-partial-sum/2"] = "synthfair-partial-sum/2"
     task: Hex32
@@ -142,7 +141,9 @@ def receive(
     total, nonces, problems = np.zeros(task.what.length, np.uint64), dict[bytes, bytes](), []
     for upload in uploads:
         try:
-            source, content = upload if isinstance(upload, tuple) else _content(upload, task)
+            is_file = isinstance(upload, Path)
+            content = read_bytes(upload, upload_bytes(task)) if is_file else upload[1]
+            source = str(upload if is_file else upload[0])
             client, nonce, share = read_upload(content, task, secret, source=source)
         except InputError as error:
             problems.append(str(error))
@@ -154,7 +155,8 @@ def receive(
         nonces[client] = nonce
         total += share  # arrays of uint64 wrap around: mod 2^64
     if problems:
-        raise InputError("\n".join(problems))
+        # A line for each: clients choose the names of their files.
+        raise InputError("\n".join(printable(line).replace("\n", r"\n") for line in problems))
     if len(nonces) < task.least_clients:
         raise InputError(
             f"uploads: of {len(nonces)} clients; the task asks for {task.least_clients} at least"
@@ -163,17 +165,6 @@ def receive(
     pairs = b"".join(client + nonces[client] for client in clients)
     digest = hashlib.sha256(PARTIAL_SUM_DOMAIN + pairs).hexdigest()
     return UploadSum(total, tuple(client.hex() for client in clients), digest)
-
-
-def _content(path: Path, task: SumTask) -> tuple[str, bytes]:
-    """Return the name of a file for errors, and at most one byte more than an upload has."""
-    # In one line: clients choose the names of their files.
-    name = printable(str(path)).replace("\n", r"\n")
-    try:
-        with open_file(path) as file:
-            return name, file.read(upload_bytes(task) + 1)
-    except OSError as error:
-        raise InputError(f"{name}: cannot read: {reason(error)}") from error
 
 
 def answer(
@@ -222,11 +213,10 @@ def answer(
         return draft.model_copy(update={"signature": signature}).model_dump_json().encode()
 
     record = record_of(task, secret, records)
-    max_bytes = MAX_TOTAL_ENTRY_BYTES * task.what.length + MAX_CLIENT_KEY_BYTES * len(task.clients)
+    # The most digits of an entry, a client's key, and all the rest.
+    max_bytes = 21 * task.what.length + 67 * len(task.clients) + 1000
     try:
-        content = compute_once(
-            record, task.id.hex(), compute, max_bytes=max_bytes + MAX_PARTIAL_SUM_HEAD_BYTES
-        )
+        content = compute_once(record, task.id.hex(), compute, max_bytes=max_bytes)
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
     return parse_as(content, PartialSum, str(record))
@@ -240,15 +230,6 @@ def record_of(task: SumTask, secret: AggregatorSecret, records: Path) -> Path:
     """
     require_records(records, secret)
     return records / f"{task.id.hex()}.{secret.public.signature[:16]}{ANSWER_SUFFIX}"
-
-
-def read_partial_sum(path: Path) -> PartialSum:
-    """Return an answer from its file; its signature is verified by :func:`open_sums`.
-
-    Raises:
-        InputError: unreadable, or not a partial sum; the message names the entry.
-    """
-    return read_as(path, PartialSum, 30 * MAX_LENGTH)
 
 
 # What the answers open to

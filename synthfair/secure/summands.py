@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_serializer, model_validator
@@ -26,7 +26,7 @@ from synthfair.privacy.noise import (
 )
 from synthfair.release.keys import Hex32
 from synthfair.release.settings import SurrogateConfig
-from synthfair.settings import Checked, Epsilon, Relation
+from synthfair.settings import Checked, Epsilon, JsonFile, Relation
 from synthfair.surrogate.records import MAX_THETA_NORM
 
 MAX_LENGTH = 2**20
@@ -304,7 +304,7 @@ Models = Annotated[
 """The type of the coefficients of models."""
 
 
-class OpenedSum(Checked):
+class OpenedSum(JsonFile):
     """A total that was opened on the way to a surrogate: a file, which everybody may see.
 
     Attributes:
@@ -316,6 +316,8 @@ class OpenedSum(Checked):
         aggregators: number of those that each added noise.
         clients: public keys of those whose rows are in it.
     """
+
+    max_file_bytes: ClassVar[int] = 150_000_000
 
     format: Literal["synthfair-opened-sum/1"] = "synthfair-opened-sum/1"
     surrogate: Hex32

@@ -26,14 +26,13 @@ from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.files import read_as
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release
 from synthfair.release.settings import SurrogateConfig
 from synthfair.secure.aggregator import NoisyTotal, noisy_sum
 from synthfair.secure.summands import OpenedSum, RowSums, shared_guarantee, surrogate_digest
-from synthfair.secure.task import MAX_TASK_BYTES, AggregatorKeys, SumTask, make_task
+from synthfair.secure.task import AggregatorKeys, SumTask, make_task
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import Sums, read_sums, surrogate_of
@@ -159,7 +158,7 @@ def next_tasks(
 def read_opened(folder: Path | None) -> list[OpenedSum]:
     """Return the totals in a folder, of files *.json. Raises InputError: one is none."""
     paths = sorted(folder.glob("*.json")) if folder else []
-    return [read_as(path, OpenedSum, MAX_TASK_BYTES) for path in paths]
+    return [OpenedSum.read(path) for path in paths]
 
 
 def opened_sum(summand: RowSums, total: NoisyTotal) -> OpenedSum:

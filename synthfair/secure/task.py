@@ -10,21 +10,21 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from synthfair.errors import InputError
 from synthfair.files import (
+    ORDINARY,
     OWNER_ONLY,
     claimed,
     parse_as,
-    read_as,
     read_bytes,
     read_document,
-    whole_file,
     write_json,
     write_text,
 )
@@ -32,14 +32,14 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.release.keys import MAX_KEY_BYTES, PRIVATE_ENDING, PUBLIC_ENDING, Hex32
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, RowSums, Summand
-from synthfair.settings import Checked
+from synthfair.settings import Checked, JsonFile
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-RECORDS, OWNER, ANSWERS_FORMAT = ".answers", "owner.id", "synthfair-answers/1"
-"""Ending of an aggregator's folder of answers; the file in it that says whose it is; its format."""
+RECORDS, OWNER = ".answers", "owner.id"
+"""The ending of an aggregator's folder of answers; the file in it that says whose it is."""
 
 
 class AggregatorKeys(Checked):
@@ -113,17 +113,10 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE_ENDING}")
     secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC_ENDING)
     with claimed(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force):
-        make_records(path.with_suffix(RECORDS), secret)
-        with whole_file(path, mode=OWNER_ONLY) as temporary:
-            temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_text(path.with_suffix(RECORDS) / OWNER, secret.records, mode=OWNER_ONLY)
+        write_json(path, secret.model_dump(mode="json"), mode=OWNER_ONLY)
         write_json(public_path, secret.public.model_dump(mode="json"))
     return public_path, secret.public
-
-
-def make_records(folder: Path, secret: AggregatorSecret) -> None:
-    """Make the folder of an aggregator's answers, with the id in it that its secret names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / OWNER, _owner(secret), mode=OWNER_ONLY)
 
 
 def require_records(folder: Path, secret: AggregatorSecret) -> None:
@@ -132,23 +125,17 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
     Raises:
         InputError: it is missing, or another aggregator's.
     """
-    try:
-        if read_document(folder / OWNER, MAX_KEY_BYTES) == _owner(secret):
+    with suppress(InputError):
+        if read_bytes(folder / OWNER, MAX_KEY_BYTES) == secret.records.encode():
             return
-    except InputError:
-        pass
     raise InputError(
         f"{folder}: not the folder of this key's answers, as keygen makes one with a key. If that"
         " is lost, nobody knows what this key has answered: make new keys"
     )
 
 
-def _owner(secret: AggregatorSecret) -> dict[str, str]:
-    return {"format": ANSWERS_FORMAT, "records": secret.records}
-
-
 def new_aggregator_secret() -> AggregatorSecret:
-    """Return new keys, by the system's entropy; their folder is made by :func:`make_records`.
+    """Return new keys, by the system's entropy; they have no folder of answers yet.
 
     Example:
         >>> from synthfair import secure
@@ -218,11 +205,8 @@ def require_hpke(purpose: str) -> None:
 
 # Tasks
 
-MAX_TASK_BYTES = 150_000_000
-"""The largest size of a task file that is read: four totals of the most entries and clients."""
 
-
-class SumTask(Checked):
+class SumTask(JsonFile):
     """A secure sum. Two tasks with the same settings differ, by their nonce.
 
     Attributes:
@@ -236,6 +220,9 @@ class SumTask(Checked):
     Raises:
         ValueError: the parts do not fit together.
     """
+
+    # Four totals of the most entries and clients.
+    max_file_bytes: ClassVar[int] = 150_000_000
 
     format: Literal["synthfair-task/1"] = "synthfair-task/1"
     nonce: Hex32
@@ -254,6 +241,10 @@ class SumTask(Checked):
     def client_keys(self) -> frozenset[bytes]:
         """The clients' keys as bytes."""
         return frozenset(map(bytes.fromhex, self.clients))
+
+    def write(self, path: Path, *, mode: int = ORDINARY) -> None:
+        """Write the task as JSON without spaces, whole or not at all: totals are long."""
+        write_text(path, self.model_dump_json() + "\n", mode=mode)
 
     @property
     def sharing(self) -> Sharing:
@@ -362,17 +353,3 @@ def make_task(
         clients=tuple(sorted(clients)),
         least_clients=least_clients,
     )
-
-
-def write_task(task: SumTask, path: Path) -> None:
-    """Write the task as JSON without spaces, whole or not at all: totals are long."""
-    write_text(path, task.model_dump_json() + "\n")
-
-
-def read_task(path: Path) -> SumTask:
-    """Return the task in a file that :func:`write_task` wrote.
-
-    Raises:
-        InputError: unreadable, or not a task; the message names the entry.
-    """
-    return read_as(path, SumTask, MAX_TASK_BYTES)

@@ -101,7 +101,7 @@ def verify_upload(
     if len(content) != size or not content.startswith(UPLOAD_FORMAT):
         raise InputError(
             f"{source}: not an upload of this task, whose uploads have {size} bytes; has"
-            f" {len(content)}{' or more' if len(content) > size else ''}"
+            f" {len(content)}"
         )
     _, task_id, recipient, client, nonce = _HEADER.unpack(content[: _HEADER.size])
     if task_id != task.id:

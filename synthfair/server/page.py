@@ -131,16 +131,15 @@ def serve(
             cannot be written. The files of an earlier run are then as they were.
     """
     # What is written must not be there, and must be no input.
-    files = [output / name for name in SERVER_FILES]
-    more = [records] if records else []
-    inputs = (schema_path, *tests, *releases, *keys, trusted)
-    require_free(*files, *more, inputs=inputs, force=force)
+    files = [output / name for name in SERVER_FILES] + ([records] if records else [])
+    require_free(*files, inputs=(schema_path, *tests, *releases, *keys, trusted), force=force)
 
     # Every release is verified, as a hostile file is, and all are pooled: synthetic rows of fair
     # releases count alike, records of surrogates by the real rows that they stand for. Where the
     # server has trusted rows of its own, these weigh the releases.
     schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
     read = pooling.read_releases(releases, schema, keys=clients)
+    read = dict(zip(file_names(releases), read.values(), strict=True))
     rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
     pooled = pooling.make_pool(read, schema, config, trusted=rows)
     if frontier and pooled.penalty is None:
@@ -169,30 +168,27 @@ def serve(
 
     # The pool's model without each release in turn: no release may move it too far. (Exchanges
     # start from that model; the sums that they add are limited by the rows of each client.)
-    influences = review.influence_in(pooled, trained, tables, price=point.price if point else None)
+    influences = review.measure_influence(pooled, trained, tables, price=point and point.price)
     too_bad = review.missed(evaluation, read, config) if evaluation else ()
     remedy = review.SURROGATE_REMEDY if too_bad and not point else ""
-    most = config.most_influence(surrogates=point is not None)
+    most = config.max_influence or (3.0 if point else 1.0)
     review.refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
-    warnings = review.pool_warnings(pooled, point, schema, free, file_names(releases))
+    warnings = review.pool_warnings(pooled, point, schema, free)
     if evaluation:
         warnings += (*too_bad, *small_group_warnings(evaluation, schema))
     least = config.min_group_rows
     lines = frontier_lines(pooled, trained, tables, least) if frontier else ()
 
     # One document says all of it.
-    named = dict(zip(file_names(releases), read.values(), strict=True))
-    headers = {name: release.header for name, release in named.items()}
-    by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
-    influences, metrics = Influences(by_file, influences.outliers_above), None
+    metrics, headers = None, {name: release.header for name, release in read.items()}
     if evaluation:
         metrics = MetricsFile.of(
             evaluation,
-            n_synthetic=sum(len(release.y) for release in named.values()),
+            n_synthetic=sum(len(release.y) for release in read.values()),
             config={name: header.config for name, header in headers.items()},
             guarantees={name: header.guarantee for name, header in headers.items()},
             hides_pairs=tuple(name for name, header in headers.items() if header.hides_pairs),
-            signed_by={name: pooling.signer(named[name], clients) for name in named if clients},
+            signed_by={name: pooling.signer(read[name], clients) for name in read if clients},
             influence=influences,
             max_influence=most,
             max_spd_influence=config.max_spd_influence,

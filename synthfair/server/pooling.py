@@ -26,7 +26,7 @@ import numpy as np
 import synthfair
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError
+from synthfair.errors import InputError, named
 from synthfair.fairness.intervals import MIN_RATE_ROWS
 from synthfair.fairness.penalties import (
     CovariancePenalty,
@@ -41,7 +41,7 @@ from synthfair.model import LinearModel, Rows
 from synthfair.release.format import MAX_CELLS, Release, fitted, name_of, read_release, require_fit
 from synthfair.release.keys import Keys
 from synthfair.release.settings import DistillConfig, SurrogateConfig
-from synthfair.server.settings import ServerConfig
+from synthfair.server.settings import FOR_SURROGATES, ServerConfig
 from synthfair.server.trust import MIN_TRUST, learn_weights
 from synthfair.settings import Notion, PenaltyName
 from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, Price, WeightedTable, ridge_of
@@ -188,14 +188,14 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
         if all(isinstance(release, str | PathLike) for release in releases):
             return read_releases(cast("Sequence[str]", releases), schema)
         releases = {f"client {i}": release for i, release in enumerate(releases)}
-    named = {name: getattr(release, "release", release) for name, release in releases.items()}
-    for name, release in named.items():
+    by_name = {name: getattr(release, "release", release) for name, release in releases.items()}
+    for name, release in by_name.items():
         if not isinstance(release, Release):
             raise InputError(f"releases: {name}: {type(release).__name__}; must be a release")
         if release.header.table_schema.to_json() != schema.to_json():  # the order counts, too
             require_fit(release, schema, name)
-            named[name] = fitted(release, schema)
-    return named
+            by_name[name] = fitted(release, schema)
+    return by_name
 
 
 def signer(release: Release, keys: Keys) -> str:
@@ -380,8 +380,9 @@ def _parts(releases: Mapping[str, Release]) -> dict[str, slice]:
 
 
 def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerConfig) -> Pool:
-    if given := ", ".join(config.surrogate_keys):
-        raise InputError(f"{given}: of fair releases that is the clients' choice; leave it out")
+    keys = config.model_fields_set - ({"penalty"} if config.searches else set())
+    if given := [name for name in FOR_SURROGATES if name in keys]:
+        raise InputError(f"{named(given)}: of fair releases that is the clients' choice")
     problems = {}
     for name, release in releases.items():
         wish = cast(DistillConfig, release.header.config)
@@ -598,14 +599,6 @@ def _weights(
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
-NOTION_ROWS = {
-    "statistical_parity": "",
-    "equal_opportunity": " with the positive label",
-    "equalized_odds": " with the positive label or with the negative label",
-}
-"""The rows that a notion compares, in words."""
-
-
 def compared_groupings(
     table: WeightedTable, schema: Schema, config: ServerConfig, known: np.ndarray | bool = True
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
@@ -631,11 +624,10 @@ def compared_groupings(
         large = groups.with_rows(fewest, least)
         if len(large.names) < 2 and (config.searches or config.rho > 0):
             needed = "rows" if single else f"the {least} rows that a rate needs"
-            made_up = "; pairs of group and label are made up in some releases"
+            made_up = "" if np.all(known) else " (some releases make up pairs of group and label)"
             raise InputError(
-                f"groups by {name!r}: fewer than two have {needed}{NOTION_ROWS[notion]}; {notion}"
-                f" cannot compare them{made_up * (not np.all(known))}. A model without a penalty"
-                " (rho = 0) needs none of this",
+                f"groups by {name!r}: fewer than two have {needed}, of those that {notion} compares"
+                f"{made_up}. A model without a penalty (rho = 0) needs none of this",
                 "rho",
             )
         by.append(large.grouping)
@@ -648,25 +640,21 @@ def train_pool(
 ) -> tuple[TrainedModel, FrontierPoint | None]:
     """Return the model, and of surrogates its point of the frontier. See pool_and_train."""
     model = model or LinearModel()
-    if pooled.penalty is None and name_of(model) != pooled.model:
+    config, n_inputs, name = pooled.config, pooled.rows.a.shape[1], name_of(model)
+    if pooled.penalty is None and name != pooled.model:
         raise InputError(
-            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
-            f" {name_of(model)!r}; pass that model to pool_and_train in Python"
+            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not {name!r}; pass"
+            " that model to pool_and_train in Python"
         )
-    config, n_inputs = pooled.config, pooled.rows.a.shape[1]
     if model != LinearModel():
-        if getattr(model.init(n_inputs), "shape", None) != (n_inputs,):
+        is_vector = getattr(model.init(n_inputs), "shape", None) == (n_inputs,)
+        if not is_vector or getattr(type(model), "scores", None) is not LinearModel.scores:
             raise InputError(
-                f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an"
-                " input: only linear models are trained on pooled releases"
-            )
-        if getattr(type(model), "scores", None) is not LinearModel.scores:
-            raise InputError(
-                f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
-                " LinearModel does; another loss or Hessian is allowed"
+                f"{name}: only linear models are trained on pooled releases: params must be a"
+                f" vector of {n_inputs} numbers, and scores those of LinearModel, a'theta"
             )
         if config.max_client_gap is not None:
-            raise InputError(f"{name_of(model)}: max_client_gap takes the logistic loss")
+            raise InputError(f"{name}: max_client_gap takes the logistic loss")
     problem = pooled.problem(model)
     if config.searches:
         point = problem.meet(config.max_gap, config.max_client_gap)
@@ -675,7 +663,7 @@ def train_pool(
     if not np.isfinite(point.theta).all():
         remedy = "" if pooled.penalty is None else ": lower rho, or lower C"
         raise InputError(f"training on the pooled rows diverged{remedy}")
-    trained = trained_model(point, schema, config, loss=name_of(model))
+    trained = trained_model(point, schema, config, loss=name)
     return trained, point if pooled.penalty is not None else None
 
 

@@ -21,25 +21,24 @@ many are left to trusted rows, see :mod:`synthfair.server.trust`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError
+from synthfair.errors import InputError, named
 from synthfair.evaluation import encode_tests
 from synthfair.fairness import intervals
-from synthfair.fairness.intervals import MAX_NAMED, MIN_RATE_ROWS
+from synthfair.fairness.intervals import MIN_RATE_ROWS
 from synthfair.fairness.metrics import NOTION_METRICS
-from synthfair.fairness.penalties import Penalty
 from synthfair.fairness.target import Target
 from synthfair.metrics_file import Evaluation, Influence, Influences
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
 from synthfair.release.settings import DistillConfig
-from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated, make_pool, train_pool
+from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated
 from synthfair.server.settings import ServerConfig
 from synthfair.server.trust import MIN_TRUST
 from synthfair.surrogate.fair import FrontierPoint, Price
@@ -54,40 +53,6 @@ and more than so many medians."""
 
 
 def measure_influence(
-    releases: Mapping[str, Release],
-    trained: TrainedModel,
-    tables: Mapping[str, pd.DataFrame | Encoded],
-    *,
-    config: ServerConfig | None = None,
-    model: LinearModel | None = None,
-    penalty: Penalty | None = None,
-    trusted: pd.DataFrame | Encoded | None = None,
-) -> Influences:
-    """Return the influence of each release on the model that was trained on them all.
-
-    Args:
-        releases: by name.
-        trained: by :func:`synthfair.pool_and_train`, on these releases.
-        tables: test tables, by name; without any, the change of SPD is of surrogates on the rows of
-            the others, by their weights, and of fair releases not-a-number.
-        config: as given to :func:`synthfair.pool_and_train`; a search for a gap is made again.
-        model: as given to :func:`synthfair.pool_and_train`.
-        penalty: as given to :func:`synthfair.pool_and_train`.
-        trusted: as given to :func:`synthfair.pool_and_train`.
-
-    Returns:
-        By the same names; none for a single release, which nothing can be compared with.
-
-    Raises:
-        InputError: no release, or a table that does not fit the schema.
-    """
-    pooled = make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)
-    searched = config is not None and config.searches
-    point = train_pool(pooled, trained.schema_, model=model)[1] if searched else None
-    return influence_in(pooled, trained, tables, price=point and point.price, model=model)
-
-
-def influence_in(
     pooled: Pool,
     trained: TrainedModel,
     tables: Mapping[str, pd.DataFrame | Encoded],
@@ -95,19 +60,34 @@ def influence_in(
     price: Price | None = None,
     model: LinearModel | None = None,
 ) -> Influences:
-    """Return what :func:`measure_influence` does, of the releases of a pool."""
+    """Return the influence of each release on the model that was trained on them all.
+
+    Args:
+        pooled: by :func:`synthfair.server.make_pool`.
+        trained: by :func:`synthfair.server.train_pool`, on this pool.
+        tables: test tables, by name; without any, the change of SPD is of surrogates on the rows of
+            the others, by their weights, and of fair releases not-a-number.
+        price: of the model, where a gap was searched for; else that of the settings.
+        model: as given to :func:`synthfair.server.train_pool`.
+
+    Returns:
+        By the names of the releases; none for a single release, which nothing can be compared with.
+
+    Raises:
+        InputError: a table that does not fit the schema.
+    """
     if len(pooled.parts) < 2:
         return Influences({}, np.nan)
-    schema, rows, parts = trained.schema_, pooled.rows, [*pooled.parts.values()]
+    schema, rows, owner, n_releases = trained.schema_, pooled.rows, pooled.owner, len(pooled.parts)
     weight, theta = pooled.weight, np.array(trained.theta)
     without = _without(pooled, theta, price or Price(pooled.config.rho), model or LinearModel())
 
     # Root mean squares of scores over the pooled rows, each release counting alike.
-    totals = [max(weight[rows_of].sum(), np.finfo(float).tiny) for rows_of in parts]
-    share = weight / np.repeat(totals, [rows_of.stop - rows_of.start for rows_of in parts])
+    totals = np.maximum(np.bincount(owner, weight), np.finfo(float).tiny)
+    share = weight / totals[owner]
     a = np.asarray(rows.a, float)
     clipped = a.clip(0, 1)
-    metric = (clipped.T * share) @ clipped / len(parts)
+    metric = (clipped.T * share) @ clipped / n_releases
     scores, before = (
         np.sqrt(np.maximum(np.sum(change @ metric * change, axis=1), 0.0))
         for change in (without - theta, without)
@@ -121,11 +101,9 @@ def influence_in(
         x, counts = trained.rows(x, s), np.ones(len(s))
     sizes = np.bincount(s, counts, pooled.n_groups)
     grouping = np.array(schema.compared(None, sizes, MIN_RATE_ROWS)[schema.sensitive_name].grouping)
-    spd, n_groups = np.full(len(parts), np.nan), max(grouping) + 1
-    for k, rows_of in enumerate(parts) if tables or pooled.penalty is not None else ():
-        kept = counts.copy()
-        if not tables:
-            kept[rows_of] = 0.0
+    spd, n_groups = np.full(n_releases, np.nan), max(grouping) + 1
+    for k in range(n_releases) if tables or pooled.penalty is not None else ():
+        kept = counts if tables else counts * (owner != k)
         tested = x, grouping[s], kept, n_groups
         spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
 
@@ -247,15 +225,14 @@ def _alone(pooled: Pool, weight: np.ndarray, schema: Schema) -> np.ndarray:
     Groups are those of each attribute. Releases that hardly count, given trusted rows, have none.
     """
     alone = np.zeros(len(pooled.parts), bool)
+    trusted = np.array([pooled.trust.get(name, 1.0) >= MIN_TRUST for name in pooled.parts])
+    counts = (weight > 0) & trusted[pooled.owner]
     for attribute in schema.attributes:
         s = np.array(schema.groupings[attribute])[np.asarray(pooled.rows.s)]
         pair = 2 * s + (np.asarray(pooled.rows.y) > 0)
-        has = [
-            np.unique(pair[rows][(weight[rows] > 0) & (pooled.trust.get(name, 1.0) >= MIN_TRUST)])
-            for name, rows in pooled.parts.items()
-        ]
-        owners = np.bincount(np.concatenate(has))
-        alone |= np.array([(owners[pairs] == 1).any() for pairs in has])
+        held = np.zeros((len(alone), pair.max() + 1), bool)
+        held[pooled.owner[counts], pair[counts]] = True
+        alone |= (held & (held.sum(axis=0) == 1)).any(axis=1)
     return alone
 
 
@@ -309,7 +286,6 @@ def pool_warnings(
     point: FrontierPoint | None,
     schema: Schema,
     free: TrainedModel | None,
-    names: Sequence[str],
 ) -> tuple[str, ...]:
     """Return what is wrong with a pool, its model and that without a penalty, in sentences.
 
@@ -318,13 +294,12 @@ def pool_warnings(
         point: of the model, of surrogates; None of fair releases.
         schema: of both.
         free: the model without a penalty, if there is one.
-        names: of the releases, in order.
     """
     config, sentences = pooled.config, []
-    weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
-    if few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < MIN_TRUST]:
+    trust = pooled.trust.items()
+    if few := [f"{name} ({weight:.2g})" for name, weight in trust if weight < MIN_TRUST]:
         sentences.append(
-            f"{_some(few)}: a row counts for less than {MIN_TRUST:g} rows, as the model does better"
+            f"{named(few)}: a row counts for less than {MIN_TRUST:g} rows, as the model does better"
             " on the trusted rows without. Ask the sites whether groups, labels and units are"
             " right; their people may also be others than those of the trusted rows, or their"
             " pairs of group and label be made up (`inspect` says so)"
@@ -341,18 +316,18 @@ def pool_warnings(
     ]
     if pooled.left_out:
         sentences.append(
-            f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
+            f"too few rows to be compared, of all releases together: {named(pooled.left_out)}"
         )
     times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
     if times:
         each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
         sentences.append(
-            f"estimated, not reported: {_some(each)}; where there are no such people, the model"
+            f"estimated, not reported: {named(each)}; where there are no such people, the model"
             " decides less well for that group"
         )
     if pooled.unpaired:
         sentences.append(
-            f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
+            f"{named(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
             " and how often pairs occur is made up from labels and groups. These rows take part in"
             f" the loss, but not in {config.notion}: ask for releases with a lower k_min, or for"
             " statistical_parity"
@@ -375,13 +350,7 @@ def pool_warnings(
     few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:
         sentences.append(
-            f"max_client_gap leaves out {_some(few)}, which stand for fewer"
+            f"max_client_gap leaves out {named(few)}, which stand for fewer"
             f" than {max(MIN_RATE_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
     return tuple(sentences)
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more

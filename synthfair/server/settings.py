@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from synthfair.fairness.target import SEARCHED_GAPS, Target, with_penalty
+from synthfair.fairness.target import Target, with_penalty
 from synthfair.settings import GroupsBy, Notion, PenaltyName, Seed, Settings
 
 FOR_SURROGATES = (
@@ -99,9 +99,8 @@ class ServerConfig(Settings):
 
     @model_validator(mode="after")
     def _one_weight(self) -> ServerConfig:
-        for name in SEARCHED_GAPS:
-            if getattr(self, name) is not None and "rho" in self.model_fields_set:
-                raise ValueError(f"rho, {name}: give one; a search for {name} has no weight")
+        if self.searches and "rho" in self.model_fields_set:
+            raise ValueError("rho, max_gap: give one; a search for a gap has no weight")
         return self
 
     @model_serializer(mode="wrap")
@@ -115,10 +114,6 @@ class ServerConfig(Settings):
         """Return whether a gap is asked for, in place of a weight."""
         return self.max_gap is not None or self.max_client_gap is not None
 
-    def most_influence(self, *, surrogates: bool) -> float:
-        """Return the cap of ``max_influence``: as given, or the default of such releases."""
-        return self.max_influence or (3.0 if surrogates else 1.0)
-
     @property
     def asked(self) -> Target:
         """Return the fairness that is asked of a model of surrogates."""
@@ -126,9 +121,3 @@ class ServerConfig(Settings):
             amounts = () if self.max_gap is None else (self.max_gap,)
             return Target(by="gap", amounts=amounts, client_gap=self.max_client_gap)
         return Target(by="weight", amounts=(self.rho,))
-
-    @property
-    def surrogate_keys(self) -> tuple[str, ...]:
-        """Return the settings given that only surrogates need."""
-        keys = self.model_fields_set - ({"penalty"} if self.searches else set())
-        return tuple(name for name in FOR_SURROGATES if name in keys)

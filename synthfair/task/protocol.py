@@ -114,11 +114,3 @@ class Task:
 def fingerprint(*parts: object) -> str:
     """Return the sha256 of texts: the fingerprint of rows, settings and the like."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
-
-
-def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
-    """Return the sha256 of the bytes of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
-    return digest.hexdigest()

@@ -164,7 +164,7 @@ def release() -> dict[str, Any]:
             command = f"{CLIENT.format(client)} {asked} --output {name}.parquet"
             kept[name] = step(command, f"{name}.parquet")
             # The same with noise of a seed.
-            config, _ = load_release_config(Path(f"{kind}.toml"), epsilon=20.0, delta=1e-5)
+            config = load_release_config(Path(f"{kind}.toml"), epsilon=20.0, delta=1e-5)
             files = (
                 f"split/client_{client}_train.csv",
                 "split/schema.json",

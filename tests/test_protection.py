@@ -1,0 +1,74 @@
+"""What protects people by itself: defaults, and what happens at their border."""
+
+import numpy as np
+import pytest
+from conftest import SCHEMA, TABLE
+from filelock import FileLock
+
+import synthfair as sf
+from synthfair.errors import InputError
+from synthfair.evaluation import evaluate_scores
+from synthfair.fairness.metrics import Scored
+from synthfair.federated.engine import run
+from synthfair.federated.fedavg import FedAvg
+from synthfair.federated.networks import LogisticRegression
+from synthfair.federated.users import Cohorts, make_users
+from synthfair.privacy import ledger as books
+from synthfair.task.limits import AggregatorLimits, Limits
+
+
+def test_defaults_that_protect_are_those_of_the_documentation():
+    """A change here is a decision about people's rows: say so in the changelog."""
+    assert Limits().model_dump() == {
+        "kinds": (), "most_epsilon": None, "most_delta": 1e-5, "without_epsilon": False,
+        "most_releases": 1, "again": None, "least_epsilon_left": 0.0, "k_min": 50,
+        "value_rows": 10, "most_rounds": 0, "most_rounds_of_job": 10_000, "most_width": 1000,
+        "least_rows": None, "store_models": False,
+    }  # fmt: skip
+    assert AggregatorLimits().model_dump() == {
+        "most_tasks": 0, "most_epsilon": None, "most_delta": 1e-5, "most_rho": None,
+        "without_noise": False, "least_clients": 2,
+    }  # fmt: skip
+    release, server = sf.DistillConfig(), sf.ServerConfig()
+    kept = release.k_min, release.labels, release.start, release.group_input, release.relation
+    assert kept == (50, "balanced", "range", False, "add_or_remove")
+    assert (sf.SurrogateConfig().k_min, sf.SurrogateConfig().relation) == (50, "add_or_remove")
+    assert (server.group_input, server.max_spd_influence) == (False, 0.5)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_the_constant_classifier_decides_the_more_frequent_label(share):
+    y = np.where(np.arange(80) < 80 * share, 1.0, -1.0)
+    rows = Scored(y, np.linspace(-1, 1, 80), np.arange(80) % 2, 2)
+    assert evaluate_scores({"": rows}, schema=SCHEMA).constant_accuracy == 0.75
+
+
+def test_a_limit_is_not_set_while_another_process_books(tmp_path, monkeypatch):
+    monkeypatch.setattr(books, "MAX_WAIT_SECONDS", 0.05)
+    book = books.Ledger(tmp_path / "rows.jsonl")
+    with (
+        FileLock(tmp_path / ".rows.jsonl.lock"),
+        pytest.raises(InputError, match="locked by another process"),
+    ):
+        book.set_limit(1.0, 1e-6)
+    book.set_limit(1.0, 1e-6)
+    assert book.spent().limit == books.Limit(epsilon=1.0, delta=1e-6)
+
+
+def test_the_drift_of_small_steps_does_not_depend_on_how_many_a_user_makes():
+    """Each is about the gradient at the start, so that the drift is the gradient's norm."""
+    rows = sf.encode(TABLE, SCHEMA)
+    users = make_users(rows.x, rows.s, rows.y, np.arange(len(rows.y)) % 4)
+    drifts = [
+        run(
+            FedAvg(
+                model=LogisticRegression(rows.x.shape[1]),
+                learning_rate=1e-6,
+                local_steps=steps,
+            ),
+            users, Cohorts.everyone(4), rounds=1, seed=0,
+        ).history.drift[0]
+        for steps in (1, 7)
+    ]  # fmt: skip
+    assert drifts[0] == pytest.approx(drifts[1], rel=1e-3)
+    assert drifts[0] > 1e-3
