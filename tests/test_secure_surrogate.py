@@ -305,7 +305,7 @@ class TestSurrogate:
     def test_what_cannot_be_is_refused(self, more, message):
         with pytest.raises(InputError, match=message):
             make_secure_surrogate(clients(2), settings(**more), SCHEMA)
-        with pytest.raises(InputError, match="there are none"):
+        with pytest.raises(InputError, match="clients: Input should be greater"):
             make_secure_surrogate([], settings(), SCHEMA)
 
 

@@ -110,8 +110,8 @@ def plan(
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
     from synthfair.release.settings import load_release_config
-    from synthfair.secure.summands import GroupCounts
-    from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
+    from synthfair.secure.summands import GroupCounts, OpenedSum
+    from synthfair.secure.surrogate import next_tasks, surrogate_from_sums
     from synthfair.secure.task import make_task, read_aggregator_keys
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
@@ -127,7 +127,8 @@ def plan(
         config: Any = load_release_config(surrogate, release="surrogate")
         if config.relation != "add_or_remove":  # which every answer would refuse
             raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
-        totals, release = read_opened(opened), output / "surrogate.parquet"
+        totals = [OpenedSum.read(path) for path in sorted(opened.glob("*.json"))] if opened else []
+        release = output / "surrogate.parquet"
         planned = next_tasks(totals, config, table_schema, keys, names, least=least)
         tasks = {output / f"{name}.json": task for name, task in planned.items()}
         if not tasks:
@@ -187,7 +188,6 @@ def add(
     output: Path | None = None,
     most_epsilon: float,
     most_delta: float = 1e-5,
-    check: bool = False,
     force: Force = False,
 ) -> None:
     r"""At an aggregator: verify uploads, add them up, add noise, and answer once.
@@ -200,20 +200,20 @@ def add(
 
         # verifies only, shows the hash of the list
         python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
-            --most-epsilon 1 --check
+            --most-epsilon 1
         python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
             --most-epsilon 1 --output sum_0.json
 
-    Aggregators must have the files of the same clients: compare what --check shows first. Before
-    any sum is published, publish the commitments to all of them, for open.
+    Aggregators must have the files of the same clients: compare what it shows without --output.
+    Before any sum is published, publish the commitments to all of them, for open.
 
     Args:
         uploads: Files of the clients, or folders, whose files for this aggregator are read.
         key: The aggregator's private keys.
-        output: The partial sum to write, e.g. sum_0.json.
+        output: The partial sum to write, e.g. sum_0.json. Without it uploads are only verified, and
+            nothing is answered or spent.
         most_epsilon: Most epsilon agreed.
         most_delta: Most delta agreed; counts have none.
-        check: Only verify; nothing is answered or spent.
     """
     from synthfair.cli.show import say
     from synthfair.files import OWNER_ONLY, require_free
@@ -221,8 +221,6 @@ def add(
     from synthfair.secure.aggregator import answer, receive
     from synthfair.secure.task import RECORDS, SumTask, read_aggregator_secret
 
-    if check == (output is not None):
-        raise InputError("flags: give one of --output and --check")
     if output:
         require_free(output, inputs=(task, key, *uploads), force=force)
     public_task, secret = SumTask.read(task), read_aggregator_secret(key)

@@ -152,12 +152,6 @@ def train(
     if start:
         settings["start"] = read_start(start, table_schema)
     method_config = load_settings(TrainConfig, config, {"method": method} | settings)
-    private = all(method_config.get(key) is not None for key in ("epsilon", "cohort"))
-    if private and method_config.get("sampling") == "fixed":
-        warn(
-            "sampling = fixed takes about three to four times the noise of poisson at equal"
-            " epsilon: prefer poisson, unless everybody knows who takes part"
-        )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
     rule = {name: value for name, value in users.items() if value is not None} or {"clients": 2}
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair import federated
 from synthfair.client.fair_task import Distillation
@@ -18,7 +17,7 @@ from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, content_sha256, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError, refusal, require
+from synthfair.errors import InputError, require
 from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
@@ -166,27 +165,22 @@ def round_settings(
         >>> round_settings("fpfl", sf.DistillConfig(rho_o=20.0)).alpha
         0.05
     """
-    kind, tolerance = federated.METHODS[method], _tolerance(config)
+    kind, amounts = federated.METHODS[method], _tolerance(config).amounts
     if given is None:
         given = {} if kind.local_passes else {"rounds": 1000, "learning_rate": 1.0}
-    if given.get("also"):
-        raise InputError("also: comparisons constrain one attribute only; see train")
     if config.groups_by:
         raise InputError(f"groups_by: {method} compares combinations of attributes alone")
-    changed = {
+    settings = {
         **given,
         "method": method,
         "notion": config.notion,
-        "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
+        "alpha": amounts[0] if amounts else 0.5,
         "group_input": config.group_input,
         "seed": config.seed,
-        **({} if tolerance.amounts else kind.unconstrained),
+        **({} if amounts else kind.unconstrained),
     }
-    kind = federated.METHODS[changed["method"]]  # without a constraint it may be another's
-    try:
-        return kind.model_validate({k: v for k, v in changed.items() if kind.reads(k)})
-    except ValidationError as error:
-        raise refusal(f"method {method}", error) from error
+    kind = federated.METHODS[settings["method"]]  # without a constraint it may be another's
+    return kind(**{key: value for key, value in settings.items() if kind.reads(key)})
 
 
 def _tolerance(config: DistillConfig) -> Target:

@@ -23,7 +23,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
-from synthfair.deploy.aggregator_site import read_aggregators
+from synthfair.deploy.job_sums import read_aggregators
 from synthfair.deploy.kit import PROGRESS_COMMAND
 from synthfair.deploy.party import JOB_KINDS, Party
 from synthfair.files import validated

@@ -16,11 +16,10 @@ from pydantic import BaseModel
 from synthfair import __version__
 from synthfair.client.page import Site, answer
 from synthfair.data.schema import read_schema
-from synthfair.deploy.aggregator_site import answer_add
 from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
-from synthfair.deploy.site_sums import answer_model, answer_part
+from synthfair.deploy.site_sums import answer_add, answer_model, answer_part
 from synthfair.deploy.train_job import SiteTraining, TrainJob, answer_train, run_train
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY

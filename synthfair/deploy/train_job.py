@@ -265,6 +265,7 @@ class ServerTraining(AgreedTraining):
 
         self._federation, plan = federation, self.plan
         self.checkpoint = CheckpointFile.next_to(folder / "train", self.run)
+        self._uploads = self.checkpoint.path.with_suffix(".sums")
         if plan.protection.vectors and plan.guarantee:
             sums = make_sum(
                 federation, plan.protection.vectors, label=self.run, least=job.least_answers
@@ -284,11 +285,6 @@ class ServerTraining(AgreedTraining):
         """Save the run after a round, then remove the uploads to its sum."""
         self.checkpoint.save(progress)
         shutil.rmtree(self._uploads, ignore_errors=True)
-
-    @property
-    def _uploads(self) -> Path:
-        """The folder of uploads to the sums of a round."""
-        return self.checkpoint.path.with_suffix(".sums")
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """Return the sum [k] of the reports of a round, and the number of sites to divide it by.
@@ -355,14 +351,11 @@ def answer_train(request: Request) -> bytes:
     settings.pop("task", None)
     with refused_as("settings"):
         agreement = validated(Agreement, settings)
-    if party.name not in agreement.sites:
-        raise RefusedError("settings")
+        # What the site remembers is made of public knowledge, where it is not of the last round.
+        if party.training is None or party.training.agreement != agreement:
+            party.training = SiteTraining(agreement, party)
     if request.question.round >= agreement.config.rounds:
         raise RefusedError("rounds")
-    # What the site remembers is made of public knowledge, where it is not of the last round.
-    if party.training is None or party.training.agreement != agreement:
-        with refused_as("settings"):
-            party.training = SiteTraining(agreement, party)
     vectors = party.training.plan.protection.vectors
     sums = agreed_task(request) if vectors else None
     if sums and sums.what != vectors:  # the sum of a round is as the site plans it
@@ -374,11 +367,11 @@ class SiteTraining(AgreedTraining):
     """A training as a site remembers it from round to round."""
 
     def __init__(self, agreement: Agreement, party: Party) -> None:
-        """Plan it. Raises InputError: the settings do not fit."""
+        """Plan it. Raises ValueError: the settings do not fit, or the site takes no part."""
         super().__init__(agreement, party.schema)
         import jax
 
-        self._party = party
+        self._party, self._number = party, agreement.sites.index(party.name)
         self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
         self._rows: ReadRows | None = None  # read once for all rounds; private
         self._unbought: bytes | None = None  # seed and labels where no epsilon buys any
@@ -451,11 +444,6 @@ class SiteTraining(AgreedTraining):
             return seed
         taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
         return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()
-
-    @property
-    def _number(self) -> int:
-        """The number of the site among the users."""
-        return self.agreement.sites.index(self._party.name)
 
     def _report(
         self, t: int, sums: SumTask | None, rows: ReadRows, bought: bytes | None, _run: Run

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,8 +73,6 @@ def make_secure_surrogate(
         >>> guarantee.epsilon, guarantee.unit
         (8.0, 'row')
     """
-    if not clients:
-        raise InputError("clients: there are none")
     opened: tuple[OpenedSum, ...] = ()
     while summands := next_sums(opened, config, schema, clients=len(clients)):
         for summand in summands:
@@ -153,12 +150,6 @@ def next_tasks(
         )
         for summand in next_sums(opened, config, schema, clients=len(senders))
     }
-
-
-def read_opened(folder: Path | None) -> list[OpenedSum]:
-    """Return the totals in a folder, of files *.json. Raises InputError: one is none."""
-    paths = sorted(folder.glob("*.json")) if folder else []
-    return [OpenedSum.read(path) for path in paths]
 
 
 def opened_sum(summand: RowSums, total: NoisyTotal) -> OpenedSum:
