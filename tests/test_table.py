@@ -139,9 +139,7 @@ TABLES = {
     "compare": lambda: overview_tables(overview()),
     "deploy": lambda: federation_table(federation()),
     "client, clipped": lambda: clipping_table(
-        Fake(
-            clipped=lambda above: [(c, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)) for c in CLIENTS]
-        )
+        Fake(clipped=lambda: dict.fromkeys(CLIENTS, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)))
     ),
     "ledger": lambda: ledger_table(booked()),
     "inspect": lambda: inspection_table(inspected()),

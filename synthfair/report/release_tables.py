@@ -40,7 +40,7 @@ def clipping_table(clipping: Clipping) -> Table | None:
     """Return the client's columns whose values were clipped; None without any. Private."""
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in clipping.clipped(above=0.0)
+        for name, c in clipping.clipped().items()
     ]
     columns = ("column", "bounds", "below", "above")
     title = "values clipped to the schema's bounds (private)"
