@@ -174,7 +174,7 @@ def test_damaged_records_are_refused_and_measured_anew_once_they_are_deleted(pat
     distill_file(*paths, CONFIG)
     (stored,) = paths[0].parent.glob("*.bought")
     stored.write_bytes(stored.read_bytes()[:500])
-    with pytest.raises(InputError, match="bought: .* damaged, or of another version"):
+    with pytest.raises(InputError, match="bought: damaged, or of another version"):
         distill_file(*paths, CONFIG, force=True)
     stored.unlink()
     distill_file(*paths, CONFIG, force=True)
