@@ -142,9 +142,7 @@ class TrainedModel(BaseModel):
         name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
         return f"TrainedModel({name}, {n} inputs{reads}{layers}, {self.loss}{by_group}, {solved})"
 
-    def __str__(self) -> str:
-        """Return the same: pydantic's own is of all fields."""
-        return repr(self)
+    __str__ = __repr__  # pydantic's own is of all fields
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuse a histogram of another schema or another model's scores. Raises InputError."""
@@ -382,18 +380,9 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
             f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
             f" {MAX_SCORE:g}, which no trained model needs"
         )
-    if coefficients is not None and (model.hidden or not _close(coefficients, model.coefficients)):
+    if coefficients is not None and (model.hidden or coefficients != model.coefficients):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
-
-
-def _close(document: object, coefficients: dict[str, float]) -> bool:
-    """Return whether a file shows these coefficients, up to rounding."""
-    if not isinstance(document, dict) or document.keys() != coefficients.keys():
-        return False
-    claimed, computed = [document[name] for name in coefficients], [*coefficients.values()]
-    numbers = all(isinstance(value, float) for value in claimed)
-    return numbers and np.allclose(claimed, computed, rtol=1e-9, atol=0.0)
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:

@@ -52,8 +52,8 @@ class TestSchema:
         ("sensitive", "said"),
         [
             (["town"], "at least 2 items"),
-            (["town", "town"], "must not repeat a column"),
-            (["town", "paid"], "label and sensitive are both 'paid'"),
+            (["town", "town"], "'town' is given twice"),
+            (["town", "paid"], "'paid' is given twice"),
             (["town", "income"], "must be a categorical column"),
             (["town", "nowhere"], "must be a categorical column"),
         ],

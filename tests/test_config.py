@@ -76,7 +76,7 @@ def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_other
 
 def test_no_such_file(tmp_path):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
-    with pytest.raises(InputError, match="deep.toml: not settings: .*nested too deeply"):
+    with pytest.raises(InputError, match="deep.toml: not TOML"):
         load_release_config(tmp_path / "deep.toml")
     with pytest.raises(InputError, match="none.toml: cannot read"):
         load_release_config(tmp_path / "none.toml")

@@ -88,7 +88,7 @@ def test_a_column_that_may_miss_values_makes_no_groups():
         (edited(color="red"), "color: unknown key"),
         (edited(label="income"), "label is 'income', which must be a categorical column"),
         (edited(label="home"), "must refuse missing values"),
-        (edited(sensitive="paid"), "both 'paid'"),
+        (edited(sensitive="paid"), "'paid' is given twice"),
         (edited(positive="maybe"), "one category of label 'paid'.*'maybe' of no, yes"),
         (edited(positive=["yes", "no"]), "some but not all of them"),
         (edited(positive=[]), "some but not all of them"),

@@ -185,7 +185,7 @@ class TestSums:
         assert theirs != sums[4].models
         given, rates = [], anchor_rates
         monkeypatch.setattr(
-            "synthfair.secure.surrogate.anchor_rates",
+            "synthfair.surrogate.records.anchor_rates",
             lambda thetas, *public: given.append(thetas) or rates(thetas, *public),
         )
         assert client_sums(asked)(in_memory(ROWS)).shape == (asked.length,)
@@ -305,7 +305,7 @@ class TestSurrogate:
     def test_what_cannot_be_is_refused(self, more, message):
         with pytest.raises(InputError, match=message):
             make_secure_surrogate(clients(2), settings(**more), SCHEMA)
-        with pytest.raises(InputError, match="there are none"):
+        with pytest.raises(InputError, match="clients: Input should be greater"):
             make_secure_surrogate([], settings(), SCHEMA)
 
 

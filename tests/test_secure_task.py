@@ -115,13 +115,14 @@ class TestAgreement:
 
     def test_vectors_have_no_guarantee_of_rows(self):
         with pytest.raises(InputError, match="sums vectors"):
-            parties(VECTORS).task.require_within(9.0)
+            parties(VECTORS).task.require_within(9.0, 1e-5)
 
     def test_another_relation_is_refused(self):
         """As the same epsilon with less noise."""
-        task = parties(COUNTS.model_copy(update={"relation": "replace"})).task
+        config = ROWS.config.replace(relation="replace")
+        task = parties(ROWS.model_copy(update={"config": config})).task
         with pytest.raises(InputError, match="relation = replace; must be add_or_remove"):
-            task.require_within(9.0)
+            task.require_within(9.0, 1e-5)
 
     def test_the_guarantee_holds_against_all_aggregators_but_one(self):
         facts = guarantee_facts(COUNTS.guarantee(3))

@@ -75,9 +75,7 @@ def test_no_column_can_be_altered(tmp_path, column):
     old = pq.read_table(path)[column]
     new = {"(group)": [0, 0], "(label)": [1, 1]}.get(column, [0.25, np.nextafter(0.25, 1)])
     rewrite(path, set_column(column, pa.array(new, old.type)))
-    with pytest.raises(
-        InputError, match="r.parquet: altered since it was written: .*its metadata says"
-    ):
+    with pytest.raises(InputError, match="r.parquet: altered since it was written: sha256"):
         read_release(path, SCHEMA)
 
 

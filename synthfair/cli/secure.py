@@ -110,8 +110,8 @@ def plan(
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
     from synthfair.release.settings import load_release_config
-    from synthfair.secure.summands import GroupCounts
-    from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
+    from synthfair.secure.summands import GroupCounts, OpenedSum
+    from synthfair.secure.surrogate import next_tasks, surrogate_from_sums
     from synthfair.secure.task import make_task, read_aggregator_keys
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
@@ -127,7 +127,8 @@ def plan(
         config: Any = load_release_config(surrogate, release="surrogate")
         if config.relation != "add_or_remove":  # which every answer would refuse
             raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
-        totals, release = read_opened(opened), output / "surrogate.parquet"
+        totals = [OpenedSum.read(path) for path in sorted(opened.glob("*.json"))] if opened else []
+        release = output / "surrogate.parquet"
         planned = next_tasks(totals, config, table_schema, keys, names, least=least)
         tasks = {output / f"{name}.json": task for name, task in planned.items()}
         if not tasks:

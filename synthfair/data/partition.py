@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from synthfair.data.encode import encode, in_pandas, labelled
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Schema, shown
 from synthfair.data.tables import write_csv
 from synthfair.errors import InputError
 from synthfair.files import require_free, write_text
@@ -238,12 +238,10 @@ def _clients(
         clients[name] = ClientTable(table.iloc[rows[:n_train]], table.iloc[rows[n_train:]])
         small += [name] * (not 0 < n_train < len(rows))
     if small:
-        n_rows = len(kept[small[0]])
         raise InputError(
-            f"client {small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
-            f" training and test rows at test fraction = {test_fraction}"
-            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; make fewer clients"
-            " of more rows, or leave small ones out by min_rows",
+            f"clients {shown(small, 5)}: cannot be split into training and test rows by test"
+            f" fraction = {test_fraction}; make fewer clients of more rows, or leave small ones out"
+            " by min_rows",
             "min_rows",
         )
     return clients

@@ -258,10 +258,7 @@ class Schema(BaseModel):
         for role, name in (("label", self.label), *(("sensitive", a) for a in attributes)):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
-                allowed = [
-                    n for n, c in self.columns.items() if isinstance(c, Categorical)
-                    and n != self.label and c.missing != "category" and not c.unknown
-                ]  # fmt: skip
+                allowed = [n for n, c in self.columns.items() if isinstance(c, Categorical)]
                 raise ValueError(  # noqa: TRY004
                     f"{role} is {name!r}, which must be a categorical column:"
                     f" {shown(allowed) or 'there is none'}"
@@ -273,10 +270,8 @@ class Schema(BaseModel):
             texts = [name, *map(str, column.categories)]
             if role == "sensitive" and (odd := [*filter(CONTROLS.search, texts)]):
                 raise ValueError(f"sensitive column {name!r}: {odd[0]!r} holds control characters")
-        if self.label in attributes:
-            raise ValueError(f"label and sensitive are both {self.label!r}")
-        if clashes := repeated(attributes):
-            raise ValueError(f"sensitive must not repeat a column: {clashes}")
+        if clashes := repeated([self.label, *attributes]):
+            raise ValueError(f"label, sensitive: {clashes[0]!r} is given twice")
         n_groups = prod(len(self.categorical(name).categories) for name in attributes)
         if len(attributes) > 1 and n_groups > MAX_COMBINATIONS:
             raise ValueError(
@@ -342,9 +337,7 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__  # pydantic's own is of all fields
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
@@ -593,10 +586,7 @@ def differences(released: Schema, given: Schema) -> list[str]:
         columns = {f"column {name!r}": column for name, column in document.pop("columns").items()}
         documents.append({"schema": document} | columns)
     for place in documents[0] | documents[1]:
-        old, new = (document.get(place) for document in documents)
-        if old is None or new is None:
-            lines.append(f"{place}: only in the {'schema given' if old is None else 'release'}")
-            continue
+        old, new = (document.get(place, {}) for document in documents)
         for key in [key for key in old | new if old.get(key) != new.get(key)]:
             values, only = [old.get(key, ()), new.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):

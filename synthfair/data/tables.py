@@ -325,11 +325,9 @@ def _check_names(names: Sequence[str]) -> None:
     if len(names) > MAX_COLUMNS:
         raise ValueError(f"it has {len(names)} columns; at most {MAX_COLUMNS} are allowed")
     if twice := repeated(names):
-        where = [str(i) for i, name in enumerate(names, 1) if name == twice[0]]
-        also = f", and so do {', '.join(map(repr, twice[1:]))}" if twice[1:] else ""
         raise ValueError(
-            f"column {twice[0]!r} appears more than once, as columns {' and '.join(where)}{also};"
-            " rename them in the file, or add a header, if that line is a row"
+            f"column {twice[0]!r} appears more than once; rename it in the file, or add a header,"
+            " if that line is a row"
         )
 
 

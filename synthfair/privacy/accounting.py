@@ -330,10 +330,7 @@ class Composition:
         """
         parts = tuple(parts)
         if len({sums.relation for sums, _ in parts}) != 1:
-            raise InputError(
-                f"sums of {len(parts)} kinds: must be at least one, and all of samples drawn alike,"
-                " Poisson or of fixed size"
-            )
+            raise InputError(f"sums of {len(parts)} kinds: give some, of samples drawn alike")
         mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.everyone))
         return cls(mu, tuple(term for term in parts if not term[0].everyone))
 

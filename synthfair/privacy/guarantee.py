@@ -271,8 +271,7 @@ class Guarantee(Checked):
         delta = discrete_delta_of(mu, self.epsilon)
         if delta > self.delta * (1 + DELTA_TOLERANCE):
             raise ValueError(
-                f"mechanisms of mu = {mu:.4g} have delta = {delta:.3g} at epsilon ="
-                f" {self.epsilon:g}, more than the {self.delta:g} claimed"
+                f"mu = {mu:.4g}: delta = {delta:.3g}, more than the {self.delta:g} claimed"
             )
         return self
 

@@ -405,10 +405,8 @@ class Ledger:
         except Timeout as error:
             raise InputError(f"{self.path}: locked by another process") from error
         except OSError as error:
-            raise InputError(
-                f"{self.path}: cannot write: {reason(error)}; the argument ledger names another"
-                " place"
-            ) from error
+            message = f"{self.path}: cannot write: {reason(error)}; name another ledger"
+            raise InputError(message, "ledger") from error
 
     def _append(self, what: Purchase | Limit) -> None:
         """Add a line, which survives a crash once this returns; the file must be locked."""

@@ -338,10 +338,8 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
         if key not in MAX_METADATA_BYTES:
             raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
         if len(value) > MAX_METADATA_BYTES[key]:
-            raise InputError(
-                f"{source}: metadata {key.decode()!r}: has {len(value)} bytes; at most"
-                f" {MAX_METADATA_BYTES[key]} are allowed"
-            )
+            most = MAX_METADATA_BYTES[key]
+            raise InputError(f"{source}: metadata {key!r} has {len(value)} bytes; at most {most}")
     text = metadata[HEADER_KEY]
     header = parse_as(text, Header, source)  # first: that of another format says so
     if SIGNATURE_KEY not in metadata:
@@ -404,8 +402,8 @@ def _require_room(rows: int, columns: int, room: int, source: str) -> None:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
     if rows * columns > room:
         raise InputError(
-            f"{source}: holds {rows} rows of {columns} columns, {rows * columns} values; all"
-            f" releases together may hold {MAX_CELLS}, and those before it leave {room}"
+            f"{source}: holds {rows} rows of {columns} columns; releases before it leave {room}"
+            f" values of {MAX_CELLS}"
         )
 
 

@@ -94,16 +94,14 @@ def verify(
     """
     if signature.sha256 != digest.hex():
         raise InputError(
-            f"{source}: altered since it was written: its content has sha256 {digest.hex()}, and"
-            f" its metadata says {signature.sha256}"
+            f"{source}: altered since it was written: sha256 {digest.hex()}, not {signature.sha256}"
         )
     if signature.public_key is None or signature.signature is None:
         return
     key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
     if not is_signed(domain, digest, value, key):
         raise InputError(
-            f"{source}: its signature with the key {signature.public_key} does not fit its content;"
-            " must be what that key makes of it"
+            f"{source}: its signature with the key {signature.public_key} does not fit"
         )
 
 

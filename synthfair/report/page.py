@@ -65,7 +65,7 @@ def write_report(
         measured=measured,
         tables=result_tables,
         Table=Table,
-        missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
+        can_draw=figures.can_draw(),
         compared=RATES_OF,
         as_text=as_text,
         few_rows=MIN_RATE_ROWS,

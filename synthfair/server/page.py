@@ -18,7 +18,6 @@ from synthfair.evaluation import (
     evaluate,
     file_names,
     read_tests,
-    small_group_warnings,
 )
 from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import NOTION_METRICS, Scored
@@ -148,8 +147,7 @@ def serve(
         raise InputError("refine: fair releases have no problem of the server's; take surrogates")
     if records and "weight" in schema.columns:
         raise InputError(
-            "records: have a column 'weight' of their own, and so has the schema; leave them out",
-            "records",
+            "records: the schema has a column 'weight', too; leave them out", "records"
         )
     table = pooling.pool_records(read, schema)[0] if records else None
     tables = encode_tests(read_tests(tests, schema), schema, paths=tests)
@@ -169,13 +167,12 @@ def serve(
     # The pool's model without each release in turn: no release may move it too far. (Exchanges
     # start from that model; the sums that they add are limited by the rows of each client.)
     influences = review.measure_influence(pooled, trained, tables, price=point and point.price)
-    too_bad = review.missed(evaluation, read, config) if evaluation else ()
-    remedy = review.SURROGATE_REMEDY if too_bad and not point else ""
     most = config.max_influence or (3.0 if point else 1.0)
-    review.refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
+    review.refuse_influence(influences, most, config.max_spd_influence)
+    target, notion = review.asked_of(read, config)
     warnings = review.pool_warnings(pooled, point, schema, free)
     if evaluation:
-        warnings += (*too_bad, *small_group_warnings(evaluation, schema))
+        warnings += review.evaluation_warnings(evaluation, schema, target, notion)
     least = config.min_group_rows
     lines = frontier_lines(pooled, trained, tables, least) if frontier else ()
 
@@ -193,7 +190,7 @@ def serve(
             max_influence=most,
             max_spd_influence=config.max_spd_influence,
             server=config if point else None,
-            asked=config.asked if point else review.asked_of(read),
+            asked=target,
             rho=exchanged.rho if exchanged else point.price.rho if point else None,
             without_penalty=None if exchanged else without,  # it was trained on surrogates alone
             left_out=pooled.left_out,

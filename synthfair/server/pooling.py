@@ -244,10 +244,7 @@ def pool_records(
     releases = named_releases(releases, schema)
     for name, release in releases.items():
         if release.weight is None:
-            raise InputError(
-                f"{name}: a fair release, whose rows are no records of the schema; ask its site for"
-                " a surrogate (release = surrogate)"
-            )
+            raise InputError(f"{name}: a fair release, which has no records; ask for a surrogate")
     releases = {name: filled(release, schema)[0] for name, release in releases.items()}
     weights, _, _ = _weights(releases, max_rows)
     return records_table(*concatenated(releases.values()), schema), np.concatenate(
@@ -359,8 +356,7 @@ def make_pool(
     kinds = {release.header.kind: name for name, release in reversed(releases.items())}
     if len(kinds) > 1:
         raise InputError(
-            f"{kinds['fair']} is a fair release, and {kinds['surrogate']} a surrogate; all must be"
-            " of one kind"
+            f"{kinds['fair']} is fair, {kinds['surrogate']} a surrogate; all must be of one kind"
         )
     if "surrogate" in kinds:
         pooled = _pool_surrogates(releases, schema, config, penalty)
@@ -532,8 +528,7 @@ def _weighted(
         for (y, decision), (i, group) in product(labels, enumerate(schema.group_names(name))):
             if not ((s == i) & (trusted.y == y)).any():
                 raise InputError(
-                    f"trusted: has no row of {group} and {schema.label}={decision}; give"
-                    " some of each group and label, and about 200 together"
+                    f"trusted: has no row of {group} and {schema.label}={decision}; give some"
                 )
     # Exchanged groups of surrogates show in a model that reads them, whatever the server's does.
     config, d = pooled.config, len(schema.encoded_names)
@@ -581,8 +576,7 @@ def _clients_with_rows(
             enough.append(name)
     if not enough:
         raise InputError(
-            f"max_client_gap: no release stands for {least} rows of each group, of those that"
-            f" {config.notion} compares; ask for max_gap alone"
+            f"max_client_gap: no release stands for {least} rows of each group that is compared"
         )
     return tuple(enough)
 
@@ -643,8 +637,7 @@ def train_pool(
     config, n_inputs, name = pooled.config, pooled.rows.a.shape[1], name_of(model)
     if pooled.penalty is None and name != pooled.model:
         raise InputError(
-            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not {name!r}; pass"
-            " that model to pool_and_train in Python"
+            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not {name!r}"
         )
     if model != LinearModel():
         is_vector = getattr(model.init(n_inputs), "shape", None) == (n_inputs,)
