@@ -105,8 +105,6 @@ def evaluate(
     """
     if not isinstance(tables, Mapping):
         tables = {"table": tables}
-    if twice := repeated(map(str, tables)):
-        raise InputError(f"tables: two are called {twice[0]!r}")
     tables = {str(name): in_pandas(table) for name, table in tables.items()}
     return evaluate_scores(_scores(model, tables), config, schema=model.schema_)
 

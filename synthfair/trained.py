@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from synthfair.data.bases import Steps
-from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas, tidied
+from synthfair.data.encode import Clipping, encode_inputs, expand, tidied
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as, shown
 from synthfair.data.tables import take_names, with_starts
 from synthfair.errors import InputError, require
@@ -174,12 +174,8 @@ class TrainedModel(BaseModel):
         Raises:
             InputError: the table does not fit the schema, or has no column of groups.
         """
-        table, seen, needed = in_pandas(table), clipping or Clipping(), self.needs_groups
-        names = {str(name).strip() for name in table.columns}
-        if needed and (missing := [name for name in self.schema_.attributes if name not in names]):
-            why = "reads it to decide" if self.group_input else "decides by group"
-            raise InputError(f"{source}: column {missing[0]!r} is missing; the model {why}")
-        given = {"source": source, "rows_before": rows_before, "groups": needed}
+        seen = clipping or Clipping()
+        given = {"source": source, "rows_before": rows_before, "groups": self.needs_groups}
         x, s = encode_inputs(table, self.schema_, clipping=seen, **given)
         if clipping is None:
             seen.warn(source)
@@ -290,9 +286,7 @@ class TrainedModel(BaseModel):
 
     def _linear(self, feature: str) -> np.ndarray:
         if self.hidden:
-            raise InputError(
-                f"{feature}: the model has hidden layers; only linear models have them"
-            )
+            raise InputError(f"{feature}: only linear models have them, without hidden layers")
         return np.asarray(self.theta)
 
     def to_sklearn(self) -> Pipeline:
@@ -362,9 +356,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     body = parse_object(text, source)
     coefficients = body.pop(COEFFICIENTS, None)
     if body.pop("sha256", None) != _checksum(body):
-        raise InputError(
-            f"{source}: not a model file, or altered since it was written (sha256 differs)"
-        )
+        raise InputError(f"{source}: not a model file, or altered since (sha256 differs)")
     model = parse_as(json.dumps(body), TrainedModel, source)
     _check_shapes(model, source)
 
@@ -376,10 +368,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
         theta = np.abs(model.theta)
         score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
     if not score <= MAX_SCORE:
-        raise InputError(
-            f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
-            f" {MAX_SCORE:g}, which no trained model needs"
-        )
+        raise InputError(f"{source}: theta: scores could be {score:.3g}, above {MAX_SCORE:g}")
     if coefficients is not None and (model.hidden or coefficients != model.coefficients):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
@@ -469,8 +458,8 @@ def predict(
         raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
-        given: Any = {"source": source, "rows_before": rows_before or 0}
-        ids, table = take_ids(table, id_column, schema, **given)
+        before = rows_before or 0
+        ids, table = take_ids(table, id_column, schema, source=source, rows_before=before)
     x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)

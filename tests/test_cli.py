@@ -126,7 +126,7 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
         (["loanapp", "--by", "white", "--clients", "2"], "leave out clients and skew"),
         (["loanapp", "--by", "white", "--skew", "1"], "leave out clients and skew"),
         (["loanapp", "--schema", "SCHEMA"], "--schema is for files"),
-        (["loanapp", "--by", "region"], "column 'region': the table has none of this name"),
+        (["loanapp", "--by", "region"], "column 'region': must be one of"),
         (["FILE"], "or a file with --schema"),
         (["FILE", "--schema", "SCHEMA"], "client_0_train.csv: column 'town', row 3: 'z'"),
     ],

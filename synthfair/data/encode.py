@@ -243,7 +243,7 @@ def encode_inputs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X [N, d] and s [N] of all rows, labelled or not; raises as :func:`encode`.
 
-    Columns that the schema does not know are left alone, unless no ``others`` are allowed. Without
+    Columns that the schema does not know are left alone, unless ``extra_columns`` is false. Without
     ``groups`` their columns are left alone, too, and s is 0.
     """
     optional = {schema.label, *(() if groups else schema.attributes)}

@@ -87,8 +87,7 @@ class Numeric(BaseModel):
     def _bounds_fit(self) -> Numeric:
         if not MIN_WIDTH <= self.upper - self.lower <= MAX_WIDTH:
             raise ValueError(
-                f"upper is {self.upper}; it must be above lower = {self.lower}, by"
-                f" {MIN_WIDTH:g} to {MAX_WIDTH:g}"
+                f"upper {self.upper}: must be {MIN_WIDTH:g} to {MAX_WIDTH:g} above lower"
             )
         if self.basis is not None:
             self.basis.require_between(self.lower, self.upper)
@@ -236,9 +235,7 @@ class Schema(BaseModel):
     @classmethod
     def _reviewed(cls, document: object) -> object:
         if isinstance(document, dict) and "draft" in document:
-            raise ValueError(
-                "still marked a draft; review it as its 'draft' block says, then delete that block"
-            )
+            raise ValueError("still marked a draft; review it, then delete its block 'draft'")
         return document
 
     @field_validator("columns", mode="before")
@@ -274,10 +271,7 @@ class Schema(BaseModel):
             raise ValueError(f"label, sensitive: {clashes[0]!r} is given twice")
         n_groups = prod(len(self.categorical(name).categories) for name in attributes)
         if len(attributes) > 1 and n_groups > MAX_COMBINATIONS:
-            raise ValueError(
-                f"sensitive: {self.sensitive_name} has {n_groups} groups; at most"
-                f" {MAX_COMBINATIONS} combinations of several attributes are allowed"
-            )
+            raise ValueError(f"sensitive: {n_groups} groups; at most {MAX_COMBINATIONS} may be")
         if not self.features:
             raise ValueError("columns holds no feature other than label and sensitive")
         return self
@@ -286,16 +280,11 @@ class Schema(BaseModel):
     def _choices_fit(self) -> Schema:
         values, positive = self.label_values, self.positives
         if not positive or len(set(positive)) < len(positive) or not set(positive) < set(values):
-            raise ValueError(
-                f"positive must be one category of label {self.label!r}, or a list of some but not"
-                f" all of them; it is {self.positive!r} of {shown(values)}"
-            )
+            raise ValueError(f"positive {self.positive!r}: must be some, not all: {shown(values)}")
         features, pairs = self.features, self.interactions or ()
         for pair in pairs:
             if len(set(pair)) < 2 or not set(pair) <= set(features):
-                raise ValueError(
-                    f"interactions: {list(pair)} must be two of the features: {shown([*features])}"
-                )
+                raise ValueError(f"interactions: {list(pair)}: must be two of {shown([*features])}")
         if len({frozenset(pair) for pair in pairs}) < len(pairs):
             raise ValueError("interactions must not repeat a pair")
         return self

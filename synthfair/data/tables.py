@@ -198,9 +198,7 @@ def _open_parquet(
     _check_names([name.strip() for name in parquet.schema_arrow.names])
     for column in columns:
         if pa.types.is_nested(column.type) and schema and column.name.strip() in schema.columns:
-            raise ValueError(
-                f"column {column.name!r} holds {column.type}; must hold a number or text"
-            )
+            raise ValueError(f"column {column.name!r} holds {column.type}, no number or text")
     names = [column.name for column in columns]
     batches = parquet.iter_batches(CHUNK_ROWS, columns=names)
     return pa.RecordBatchReader.from_batches(pa.schema(columns), batches)
