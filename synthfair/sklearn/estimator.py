@@ -74,7 +74,7 @@ class FairEstimator(BaseEstimator):
     basis: Literal["spline"] | None = None
     interactions: Sequence[tuple[Any, Any]] = ()
 
-    def _fairness(self, **more: float) -> ServerConfig:
+    def _fairness(self, **more: Any) -> ServerConfig:
         """Return what is asked of a model. Raises InputError: a setting is not allowed."""
         given = {name: getattr(self, name) for name in SHARED} | more
         if self.groups_by is not None:
