@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import compress, product
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -170,12 +170,9 @@ class GroupNames(NamedTuple):
         grouping = np.array(self.grouping)
         is_compared = grouping >= 0
         size = np.bincount(grouping[is_compared], rows[is_compared], minlength=len(self.names))
-        place = np.where(size >= least, np.cumsum(size >= least) - 1, -1)
-        names = zip(self.names, place, strict=True)
-        return GroupNames(
-            tuple(np.where(is_compared, place[grouping], -1).tolist()),
-            tuple(name for name, index in names if index >= 0),
-        )
+        kept = size >= least
+        place = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last is of no group
+        return GroupNames(tuple(place[grouping].tolist()), tuple(compress(self.names, kept)))
 
 
 class Schema(BaseModel):
@@ -429,20 +426,17 @@ class Schema(BaseModel):
             >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
             ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
         """
-        by, groupings = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
-        first, rows, compared = self.attributes[0], np.asarray(rows), {}
+        by, rows, compared = list(dict.fromkeys(by or (self.sensitive_name,))), np.asarray(rows), {}
         for name, groups in zip(by, self.groupings_by(by), strict=True):
-            names, grouping = self.group_names(name), np.array(groups)
+            compared[name] = GroupNames(groups, tuple(self.group_names(name)))
             if name == self.sensitive_name and len(self.attributes) > 1:
-                small = rows < least
-                names = [text for text, few in zip(names, small, strict=True) if not few]
-                grouping = np.where(small, -1, np.cumsum(~small) - 1)
-                for i, value in enumerate(self.group_names(first)):
-                    merged = small & (np.array(groupings[first]) == i)
-                    if rows[merged].any():
-                        grouping[merged] = len(names)
-                        names.append(f"{value}{SMALL_COMBINATIONS}")
-            compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
+                first = self.attributes[0]
+                merged = len(groups) + np.array(self.groupings[first])
+                grouping = tuple(np.where(rows < least, merged, groups).tolist())
+                small = (f"{value}{SMALL_COMBINATIONS}" for value in self.group_names(first))
+                every_name = (*compared[name].names, *small)
+                tiny = np.finfo(float).tiny
+                compared[name] = GroupNames(grouping, every_name).with_rows(rows, tiny)
         return compared
 
     @property
