@@ -321,10 +321,7 @@ class MetricsFile(Evaluation):
             raise ValueError("config: must be there, unless train or decision is")
         kinds = {isinstance(config, SurrogateConfig) for config in self.config.values()}
         if len(kinds) > 1 or (True in kinds and self.server is None):
-            raise ValueError(
-                "config, server: must be of fair releases alone; or of surrogates alone, with"
-                " server, where fairness is asked for"
-            )
+            raise ValueError("config: must be of fair releases, or of surrogates with server")
         if not {*self.groups_by} <= {*self.groupings}:
             raise ValueError("groups_by: must be some of the groupings")
         if not all({*gaps} <= {*self.per_client} for gaps in self.client_gaps.values()):

@@ -230,21 +230,17 @@ class Schema(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _reviewed(cls, document: object) -> object:
-        if isinstance(document, dict) and "draft" in document:
+    def _readable(cls, document: object) -> object:
+        # Before each column is looked at, as one error for each would bury these.
+        fields = document if isinstance(document, dict) else {}
+        if "draft" in fields:
             raise ValueError("still marked a draft; review it, then delete its block 'draft'")
-        return document
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _few_enough(cls, columns: object) -> object:
-        # Before each is looked at, as one error for each would bury this one.
-        if isinstance(columns, dict):
+        if isinstance(columns := fields.get("columns"), dict):
             if len(columns) > MAX_COLUMNS:
                 raise ValueError(f"holds {len(columns)} columns; at most {MAX_COLUMNS} are allowed")
             if twice := repeated(str(name).strip() for name in columns):
                 raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
-        return columns
+        return document
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Schema:
