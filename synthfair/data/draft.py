@@ -136,12 +136,10 @@ def draft_document(
     if not chosen or -1 in position or len(chosen) == len(values):
         allowed = f"must be some, but not all, values of {label!r}: {shown(values)}"
         raise InputError(f"positive {shown(given)}: {allowed}")
-    first = {column: cause for column, cause in questions.items() if CODES_QUESTION in cause}
     to_review = {
-        **first,
+        **dict(sorted(questions.items(), key=lambda question: CODES_QUESTION not in question[1])),
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
-        **questions,
     }
     return {
         "draft": {"warning": WARNING, "to_review": to_review},

@@ -404,10 +404,8 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
             continue
         if not pd.api.types.is_any_real_numeric_dtype(values):
             values, marks = values.astype("string").str.strip(), words
-        if len(marks):
-            is_missing = values.isin([*marks])
-            values = values.mask(is_missing) if is_missing.any() else values
-        table[name] = values
+        is_missing = values.isin([*marks])
+        table[name] = values.mask(is_missing) if is_missing.any() else values
     return table
 
 
