@@ -155,11 +155,11 @@ Pair = Annotated[tuple[Text, Text], Field(strict=False)]
 
 
 class GroupNames(NamedTuple):
-    """Groups that are compared with each other.
+    """A grouping: the groups that are compared with each other, with their names.
 
     Attributes:
         grouping: the group of each index s, or -1 where it is not compared.
-        names: of the groups.
+        names: the names of the groups.
     """
 
     grouping: tuple[int, ...]
