@@ -19,7 +19,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
@@ -121,19 +120,14 @@ class Categorical(BaseModel):
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
     labels: dict[Text, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
 
-    @field_validator("categories")
-    @classmethod
-    def _one_kind_no_repeats(cls, categories: tuple[Value, ...]) -> tuple[Value, ...]:
-        if len({isinstance(value, str) for value in categories}) > 1:
-            raise ValueError("must be all numbers or all text")
-        if len(set(categories)) < len(categories):
-            raise ValueError("must not repeat a value")
-        if any(not isinstance(value, str) and abs(value) > 2**53 for value in categories):
-            raise ValueError("must not be numbers beyond 2^53, which differ as text only")
-        return categories
-
     @model_validator(mode="after")
     def _values_are_listed(self) -> Categorical:
+        if len({isinstance(value, str) for value in self.categories}) > 1:
+            raise ValueError("categories: must be all numbers or all text")
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("categories: must not repeat a value")
+        if any(not isinstance(value, str) and abs(value) > 2**53 for value in self.categories):
+            raise ValueError("categories: numbers beyond 2^53 differ as text only; use text")
         if self.unlisted is not None and self.unlisted not in self.categories:
             raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
         if self.missing == "unlisted" and self.unlisted is None:
