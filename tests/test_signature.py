@@ -218,7 +218,7 @@ def pem(key, password=None):
         (b"", "not a private key"),
         (b"\x00\xff" * 40, "not a private key"),
         (b"a" * 10_001, "larger than the 10000 bytes"),
-        (pem(Ed25519PrivateKey.generate(), b"secret"), "without a password"),
+        (pem(Ed25519PrivateKey.generate(), b"secret"), "unencrypted"),
         (pem(generate_private_key(65537, 2048)), "another kind; must be Ed25519"),
     ],
 )
@@ -236,7 +236,7 @@ def test_public_key_files_that_are_not(keys, tmp_path):
     empty.mkdir()
     for path, complaint in (
         (garbage, "x.pub: not a public key"),
-        (keys / "ada.key", "ada.key: not a public key, the .pub file"),
+        (keys / "ada.key", "ada.key: not a public key"),
         (empty, "a folder without public keys"),
         (tmp_path / "none.pub", "none.pub: cannot read"),
     ):

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from synthfair.federated.clipping import (
     clipped_gradients,
@@ -316,6 +316,12 @@ class TwoPhase(FairPasses, NoisySteps):
 
     teacher: Given[FairSgd] = given()
 
+    @model_validator(mode="after")
+    def _bounds_the_teacher(self) -> TwoPhase:
+        if self.end_to_end and self.clip is None:
+            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
+        return self
+
     def plan(self, data: UserData) -> TwoPhase:
         """Return the students' rounds, with the teachers that are trained before them."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
@@ -326,8 +332,7 @@ class TwoPhase(FairPasses, NoisySteps):
         shared |= {"model": method.model, "parity": Parity(self.notion, data.groups)}
         teacher = FairSgd(**shared, batch=batch, local_steps=before)
         if self.end_to_end:
-            teacher = PrivateFairSgd(**shared, batch=batch, local_steps=before)
-            teacher = teacher.bound(clip=self.clip or teacher.clip)
+            teacher = PrivateFairSgd(**shared, batch=batch, local_steps=before, clip=clip)
             sums["teacher_gradients"] = teacher.sums(users), teacher.clip * SENSITIVITY
         sums["student_gradients"] = method.sums(users, self.rounds), clip
         condition = None if self.end_to_end else "teacher"

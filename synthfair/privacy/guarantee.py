@@ -481,6 +481,5 @@ def noise_for_shares(kinds: tuple[SampledSums, ...], epsilon: float, delta: floa
     Raises:
         InputError: no noise is enough.
     """
-    return common_noise(kinds, epsilon - DISCRETE_EXCESS, delta * (1 - DISCRETE_EXCESS)) * (
-        1 + 1e-9
-    )
+    noise = common_noise(kinds, epsilon - DISCRETE_EXCESS, delta * (1 - DISCRETE_EXCESS))
+    return noise * (1 + 1e-9)

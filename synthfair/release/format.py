@@ -266,9 +266,8 @@ def _arrow_schema(header: Header) -> pa.Schema:
 
 def _content_digest(header: bytes, release: Release) -> bytes:
     """Return the digest of a release whose header stands in the file so."""
-    return hashlib.sha256(
-        RELEASE_DOMAIN + hashlib.sha256(header).digest() + release.fingerprint
-    ).digest()
+    digests = hashlib.sha256(header).digest() + release.fingerprint
+    return hashlib.sha256(RELEASE_DOMAIN + digests).digest()
 
 
 def read_release(
@@ -365,16 +364,13 @@ def require_fit(release: Release, schema: Schema | None, source: str) -> None:
         InputError: it does not fit; the message says what differs, by column.
     """
     made_with = release.header.table_schema
-    if release.header.kind == "surrogate":
-        fits = schema is None or is_within(made_with, schema)
-        why = "records pool where each column allows no more than the schema given"
-    else:
-        names = schema and schema.encoded_names  # the hash does not see their order
-        fits = schema is None or (made_with.hash, made_with.encoded_names) == (schema.hash, names)
-        why = "columns of a fair release are encoded, so that all need the same schema file"
-    if schema and not fits:
-        unlike = "; ".join(differences(made_with, schema)) or "columns are in another order"
-        raise InputError(f"{source}: made with another schema than the one given: {unlike}; {why}")
+    if schema is not None:
+        # The hash does not see the order of encoded columns.
+        names = made_with.encoded_names, schema.encoded_names
+        is_same = made_with.hash == schema.hash and names[0] == names[1]
+        if not (is_same or (release.header.kind == "surrogate" and is_within(made_with, schema))):
+            unlike = "; ".join(differences(made_with, schema)) or "columns are in another order"
+            raise InputError(f"{source}: made with another schema than the one given: {unlike}")
     _require_values(release, source)
 
 

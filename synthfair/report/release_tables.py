@@ -16,6 +16,7 @@ from synthfair.report.words import render
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.data.encode import Clipping
+    from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.format import Inspection, Release
     from synthfair.release.settings import SurrogateConfig
@@ -139,10 +140,20 @@ def ledger_table(ledger: Ledger) -> Table:
     return Table(columns, rows, f"releases booked in {ledger.path}", total, "g")
 
 
-def inspection_table(inspection: Inspection) -> Table:
-    """Return a table of all that a release file holds and claims, and of what does not fit."""
+def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Table:
+    """Return a table of all that a release file holds and claims, and of what does not fit.
+
+    Groups and labels are called as in the schema, where one is given that fits; otherwise as in the
+    schema that the file holds.
+    """
+    from synthfair.release.format import fitted
+
     release, header = inspection.release, inspection.release.header
-    schema = header.table_schema
+    groups = release.s
+    if schema and inspection.fits:
+        groups = fitted(release, schema).s
+    else:
+        schema = header.table_schema
     signature = "none: anybody may have written this"
     if key := inspection.signature.public_key:
         client = inspection.client
@@ -151,7 +162,7 @@ def inspection_table(inspection: Inspection) -> Table:
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
     # Rows of each pair of group and label, and the real ones for which they stand.
     weight, counts = release.weight, []
-    rows = pd.DataFrame({"s": release.s, "y": release.y, "weight": 1 if weight is None else weight})
+    rows = pd.DataFrame({"s": groups, "y": release.y, "weight": 1 if weight is None else weight})
     pairs: Any = rows.groupby(["s", "y"])["weight"]
     for (s, y), weights in pairs:
         name = f"{schema.label}={schema.decisions[int(y > 0)]}"

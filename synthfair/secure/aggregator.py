@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
 from synthfair.files import parse_as, read_bytes
-from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.postprocess.histogram import Origin, ScoreHistogram
 from synthfair.privacy.ledger import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
@@ -296,10 +296,9 @@ def _verify(partial: PartialSum, task: SumTask, source: str) -> None:
             f"{source}: {len(partial.total)} entries of aggregator {partial.role}; must be"
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
-    key, signature = task.aggregators[partial.role].signature, partial.signature
-    if not is_signed(
-        PARTIAL_SUM_DOMAIN, partial.signed_bytes(), bytes.fromhex(signature), bytes.fromhex(key)
-    ):
+    key = bytes.fromhex(task.aggregators[partial.role].signature)
+    signature = bytes.fromhex(partial.signature)
+    if not is_signed(PARTIAL_SUM_DOMAIN, partial.signed_bytes(), signature, key):
         raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")
 
 
@@ -383,16 +382,13 @@ def noisy_total(
 def score_histogram(summand: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
     """Return an opened total of counts as a histogram, of which thresholds and weights are made."""
     guarantee = summand.guarantee(total.aggregators, simulated=total.simulated)
-    return ScoreHistogram.model_validate(
-        {
-            "schema_hash": summand.schema_hash,
-            "model": summand.model,
-            "groups": summand.groups,
-            "counts": total.total.reshape(len(summand.groups), 2, summand.bins).tolist(),
-            "variance": total.variance,
-            "origin": {
-                "clients": len(total.clients),
-                "guarantees": (None if total.seeded else guarantee,),
-            },
-        }
+    guarantees = (None if total.seeded else guarantee,)
+    counts: Any = total.total.reshape(len(summand.groups), 2, summand.bins).tolist()
+    return ScoreHistogram(
+        schema_hash=summand.schema_hash,
+        model=summand.model,
+        groups=summand.groups,
+        counts=counts,
+        variance=total.variance,
+        origin=Origin(clients=len(total.clients), guarantees=guarantees),
     )

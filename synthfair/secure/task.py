@@ -179,9 +179,8 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
     """
-    keys = {
-        path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC_ENDING}"))
-    }
+    paths = sorted(folder.glob(f"*{PUBLIC_ENDING}"))
+    keys = {path.stem: read_aggregator_keys(path) for path in paths}
     if len(keys) not in (2, 3):
         raise InputError(f"{folder}: has {len(keys)} keys of aggregators; must have two or three")
     return keys

@@ -141,10 +141,8 @@ def serve(
     read = dict(zip(file_names(releases), read.values(), strict=True))
     rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
     pooled = pooling.make_pool(read, schema, config, trusted=rows)
-    if frontier and pooled.penalty is None:
-        raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
-    if refine and pooled.penalty is None:
-        raise InputError("refine: fair releases have no problem of the server's; take surrogates")
+    if (frontier or refine) and pooled.penalty is None:
+        raise InputError("frontier, refine: of fair releases the penalty is the clients' choice")
     if records and "weight" in schema.columns:
         raise InputError(
             "records: the schema has a column 'weight', too; leave them out", "records"
@@ -173,8 +171,7 @@ def serve(
     warnings = review.pool_warnings(pooled, point, schema, free)
     if evaluation:
         warnings += review.evaluation_warnings(evaluation, schema, target, notion)
-    least = config.min_group_rows
-    lines = frontier_lines(pooled, trained, tables, least) if frontier else ()
+    lines = frontier_lines(pooled, trained, tables) if frontier else ()
 
     # One document says all of it.
     metrics, headers = None, {name: release.header for name, release in read.items()}
@@ -230,7 +227,7 @@ def _without_penalty(
 
 
 def frontier_lines(
-    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded], min_group_rows: int = 0
+    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded]
 ) -> tuple[FrontierLine, ...]:
     """Return accuracy and gap over the weight of the penalty, on pooled rows and test rows.
 
@@ -238,14 +235,14 @@ def frontier_lines(
         pooled: surrogates.
         model: any that was trained on it; only its inputs count.
         tables: test tables, by name; perhaps none.
-        min_group_rows: groups with fewer test rows do not count for their gap.
     """
     lines, rows = [], None
     if tables:
         x, s, y = pooling.concatenated(tables.values())
         rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
     metric = NOTION_METRICS[pooled.config.notion]
-    settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
+    least = pooled.config.min_group_rows
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": least, "by": pooled.by}
     for point in fair_frontier(cast(Any, pooled.problem())):
         accuracy = gap = np.nan
         if rows:

@@ -246,10 +246,8 @@ def pool_records(
         if release.weight is None:
             raise InputError(f"{name}: a fair release, which has no records; ask for a surrogate")
     releases = {name: filled(release, schema)[0] for name, release in releases.items()}
-    weights, _, _ = _weights(releases, max_rows)
-    return records_table(*concatenated(releases.values()), schema), np.concatenate(
-        [*weights.values()]
-    )
+    weight = np.concatenate([*_weights(releases, max_rows)[0].values()])
+    return records_table(*concatenated(releases.values()), schema), weight
 
 
 class Pool(NamedTuple):
@@ -361,9 +359,7 @@ def make_pool(
     if "surrogate" in kinds:
         pooled = _pool_surrogates(releases, schema, config, penalty)
     elif penalty is not None:
-        raise InputError(
-            f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
-        )
+        raise InputError(f"{name_of(penalty)}: of fair releases, that was the clients' choice")
     else:
         pooled = _pool_fair(releases, schema, config)
     return pooled if trusted is None else _weighted(pooled, schema, trusted, releases)
@@ -491,9 +487,8 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     estimated, parts = [], []
     for group in alone:
         y, is_member = 1.0 - 2.0 * has[group, 1], release.s == group
-        ratio = np.clip(
-            np.exp(y * (a[is_member] @ theta)), 1 / MAX_ESTIMATE_RATIO, MAX_ESTIMATE_RATIO
-        )
+        ratio = np.exp(y * (a[is_member] @ theta))
+        ratio = ratio.clip(1 / MAX_ESTIMATE_RATIO, MAX_ESTIMATE_RATIO)
         share, odds = weight[is_member] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
         rows = min((cast(SurrogateConfig, config).k_min - 1) / 2, cells[group].sum() * odds)
         x, s, labels = release.x[is_member], release.s[is_member], np.full(is_member.sum(), y)
@@ -575,9 +570,7 @@ def _clients_with_rows(
         if all(np.min(grouped(sums, grouping)) >= least for grouping in by):
             enough.append(name)
     if not enough:
-        raise InputError(
-            f"max_client_gap: no release stands for {least} rows of each group that is compared"
-        )
+        raise InputError(f"max_client_gap: no release stands for {least} rows of each group")
     return tuple(enough)
 
 
