@@ -170,7 +170,7 @@ class TestCommands:
         flags = [str(gap_file), str(tmp_path / "r.csv"), "--output", str(out)]
         assert main(["gap", "aggregate", *flags]) == 0
         said = capsys.readouterr()
-        assert "row 13" in said.err.replace("\n", " ")
+        assert "row 13" in " ".join(said.err.split())
         assert "groups with fewer than 100 reports: f (" in said.err
         document = json.loads(out.read_text())
         assert [group["name"] for group in document["groups"]] == ["f", "m"]

@@ -185,7 +185,7 @@ class TestSums:
         assert theirs != sums[4].models
         given, rates = [], anchor_rates
         monkeypatch.setattr(
-            "synthfair.secure.surrogate.anchor_rates",
+            "synthfair.surrogate.records.anchor_rates",
             lambda thetas, *public: given.append(thetas) or rates(thetas, *public),
         )
         assert client_sums(asked)(in_memory(ROWS)).shape == (asked.length,)

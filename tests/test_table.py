@@ -102,10 +102,10 @@ def federation():
 
 def inspected():
     header = Fake(
-        format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
+        format="synthfair/1", version="0.1", kind="surrogate", model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
         guarantee=None, hides_pairs=False, names=["income of a year", "age"],
-        own_columns=RELEASE_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
+        own_columns=RELEASE_COLUMNS, table_schema=Fake(hash="a" * 64, label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,

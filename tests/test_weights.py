@@ -214,7 +214,7 @@ class TestTable:
             (
                 {"method": "fpfl"},
                 weights_for(make_schema()),
-                "weights: not read by fpfl; take fedavg",
+                "weights: not read by fpfl; take one of fedavg, dp_sgd",
             ),
             (
                 {"method": "fedavg"},

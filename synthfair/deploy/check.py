@@ -210,10 +210,7 @@ def _table(kit: Kit, settings: SiteSettings) -> Iterator[str]:
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"
     if limits.most_epsilon is not None and limits.without_epsilon:
-        yield (
-            f"{path}: limits: most_epsilon is {limits.most_epsilon:g} and without_epsilon is true;"
-            " only one may be set: a ledger with a limit books no answer without an epsilon"
-        )
+        yield f"{path}: limits: most_epsilon and without_epsilon exclude each other; set one"
     # most_epsilon is of one answer: without a limit, jobs could have any number of them.
     needs_bound = limits.most_epsilon is not None or limits.least_epsilon_left > 0
     if needs_bound and ledger.spent().limit is None:

@@ -160,7 +160,6 @@ def secure_sum(
             raise TooFewError(
                 f"{error}; its log names the key whose upload it cannot read: have that site"
                 " mended, and submit the same job again, which asks the sites again"
-                f"{', which book nothing more' * bool(anew)}"
             ) from error
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
@@ -168,8 +167,7 @@ def secure_sum(
         store.unlink()
         first = f"remove {anew.name} at the server, and " if anew else ""
         raise InputError(
-            f"{error}; the task is spent: {first}submit the job again, for a new task, which all"
-            " book anew"
+            f"{error}; the task is spent: {first}submit the job again, which all book anew"
         ) from error
 
 

@@ -174,18 +174,15 @@ def harden(folder: Path, project: Project | None = None) -> Path | None:
 
     Raises:
         InputError: the folder is no kit, or has links; or the project's schema is refused, or it
-            does not name the kit's party, or the file that it proposes is there already.
+            does not name the kit's party.
     """
     kit = Kit(folder)
     local = kit.settings_path.parent
     for path in (local, *local.rglob("*")):
         if path.is_symlink() or not path.exists():
             raise InputError(f"{path}: is missing, or a link; put the file itself here")
-    if project is not None and kit.settings_path.exists():
-        raise InputError(
-            f"{kit.settings_path}: exists; harden without a project to keep it, or remove it"
-        )
-    proposal = {} if kit.settings_path.exists() or kit.role == "admin" else _proposal(kit, project)
+    is_new = kit.role != "admin" and not kit.settings_path.exists()
+    proposal = _proposal(kit, project) if is_new else {}
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
     # The engine's defaults are replaced where they are not safe, and what nobody needs is removed.
     tree = description(kit.role, KIT=str(kit.folder))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel
 
 from synthfair import __version__
@@ -178,8 +179,6 @@ class Party:
 
     def _content(self, request: Request) -> bytes:
         """Return the content of the answer, computed under one lock over all jobs."""
-        from filelock import FileLock
-
         question = request.question
         if question.task not in self._routines:
             raise RefusedError("message")
@@ -191,8 +190,6 @@ class Party:
 
     def _code(self, error: Exception) -> SiteCode:
         """Return all that is said of an error."""
-        from filelock import Timeout
-
         if isinstance(error, RefusedError):
             return error.code
         table = "table" if self.site else "failed"

@@ -97,7 +97,6 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
     from synthfair.release.format import read_release
 
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output.mkdir(parents=True, exist_ok=True)
     config, settings = release_config(job.release), federation.settings
 
     def stored(site: str, content: bytes) -> Path:

@@ -14,12 +14,7 @@ from synthfair.privacy.ledger import is_complete
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator import ANSWER_SUFFIX, UploadSum, answer, receive, record_of
 from synthfair.secure.summands import ClippedVectors, GroupCounts
-from synthfair.secure.task import (
-    RECORDS,
-    SumTask,
-    read_aggregator_folder,
-    read_aggregator_secret,
-)
+from synthfair.secure.task import RECORDS, SumTask, read_aggregator_folder, read_aggregator_secret
 from synthfair.secure.upload import upload_bytes
 from synthfair.task.limits import AggregatorSettings, RefusedError, refused_as
 

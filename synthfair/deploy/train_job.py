@@ -87,10 +87,7 @@ class TrainJob(Checked):
             jobs = ", ".join(name for name, method in METHODS.items() if method.is_job)
             raise ValueError(f"method: {config.method!r} is not a job; must be one of {jobs}")
         if config.get("cohort") is not None or config.get("also", ()):
-            raise ValueError(
-                "cohort and also are not read by a job: all sites take part, and one attribute"
-                " counts"
-            )
+            raise ValueError("cohort, also: a job has none: all sites take part in each round")
         return config
 
     @model_validator(mode="after")
@@ -99,10 +96,7 @@ class TrainJob(Checked):
         if config.local_passes and self.least_rows is None:
             raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
         if self.most_rows is None and config.counts_by_rows:
-            raise ValueError(
-                f"most_rows: {config.method} counts sites by their rows, and needs those of the"
-                " largest site"
-            )
+            raise ValueError(f"most_rows: {config.method} needs the rows of the largest site")
         if self.most_rows is not None and self.most_rows < (self.least_rows or 1):
             raise ValueError("most_rows: must be at least least_rows")
         return self
@@ -207,7 +201,6 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         on_round=training.save,
     )
     model = make_model(plan, training.data, progress)
-    output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
         metrics = MetricsFile.of(
             evaluation,
@@ -266,10 +259,8 @@ class ServerTraining(AgreedTraining):
         self._federation, plan = federation, self.plan
         self.checkpoint = CheckpointFile.next_to(folder / "train", self.run)
         self._uploads = self.checkpoint.path.with_suffix(".sums")
-        if plan.protection.vectors and plan.guarantee:
-            sums = make_sum(
-                federation, plan.protection.vectors, label=self.run, least=job.least_answers
-            )
+        if (vectors := plan.protection.vectors) and plan.guarantee:
+            sums = make_sum(federation, vectors, label=self.run, least=job.least_answers)
             self.checkpoint = replace(self.checkpoint, fingerprint=sums.id.hex())
         progress = self.checkpoint.load(start(plan, self.data.users, 0))
         if progress is None and plan.guarantee and self.checkpoint.path.exists():

@@ -121,7 +121,7 @@ class TrainConfig(Settings, Algorithm):
         """Return an instance of the method's own class, which takes the settings."""
         from synthfair.federated.methods import METHODS
 
-        name = str(settings.get("method", "fpfl"))
+        name = str(settings.get("method", cls.model_fields["method"].default))
         return super().__new__(METHODS.get(name, cls) if cls is TrainConfig else cls)
 
     @classmethod

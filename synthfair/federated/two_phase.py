@@ -119,7 +119,7 @@ class FairSgd(FairPasses):
 
     def plan(self, data: UserData) -> FairSgd:
         """Return the method, in which all clients take part in every round."""
-        steps = data.users.steps(batch=self.rows, epochs=self.local_epochs)
+        steps = data.users.steps(self.rows, self.local_epochs)
         return self.bound_to(data, parity=Parity(self.notion, data.groups), local_steps=steps)
 
     # Server, before the first round
@@ -319,9 +319,7 @@ class TwoPhase(FairPasses, NoisySteps):
     def plan(self, data: UserData) -> TwoPhase:
         """Return the students' rounds, with the teachers that are trained before them."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
-        local, before = (
-            users.steps(batch=batch, epochs=n) for n in (self.local_epochs, self.teacher_epochs)
-        )
+        local, before = (users.steps(batch, n) for n in (self.local_epochs, self.teacher_epochs))
         method = self.bound_to(data, batch=batch, local_steps=local)
         sums: dict[Summed, tuple[SampledSums, float]] = {}
         shared: dict[str, Any] = self.model_dump(include={"alpha", "kappa", "kappa_rate"})

@@ -288,9 +288,7 @@ def perturb_rates(
         )
     if together and np.ptp(rows.s):
         other = int(np.argmax(rows.s != rows.s[0])) + 1
-        raise InputError(
-            f"rows: row {other}: another group than row 1; rows of one person have one group"
-        )
+        raise InputError(f"rows: row {other}: another group than row 1; one person has one group")
     persons = 1 if together else len(rows.s)
     values = rate_of(rate, rows, np.arange(len(rows.s)) % persons, persons)
     names = np.where(np.isnan(values), NO_VALUE, np.array(groups, object)[rows.s[:persons]])

@@ -236,9 +236,7 @@ def plan_gap(
             f" are a sample{one_bit}; even without privacy the half-width is {least:.3g}. At least"
             f" {of_fewest(MAX_BUDGET).clients} clients are needed"
         )
-    return _smallest(
-        lambda epsilon: plan(clients, epsilon), precision, MIN_PLANNED_EPSILON, MAX_BUDGET, 4e-4
-    )
+    return _smallest(partial(plan, clients), precision, MIN_PLANNED_EPSILON, MAX_BUDGET, 4e-4)
 
 
 def _half_width(

@@ -102,9 +102,7 @@ class ScoreHistogram(JsonFile):
         for guarantee in filter(None, claims):
             variance = (guarantee.aggregators or 0) * laplace_variance(guarantee.scale)
             if variance == 0 or not math.isclose(self.variance, variance, rel_tol=1e-9):
-                raise ValueError(
-                    f"variance: {self.variance:g}: the noise of the guarantee has {variance:g}"
-                )
+                raise ValueError(f"variance: {self.variance:g}; the guarantee's is {variance:g}")
         return self
 
     def array(self) -> np.ndarray:
@@ -130,9 +128,15 @@ def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
 
 
 def count_scores(
-    bins: np.ndarray, s: np.ndarray, y: np.ndarray, n_groups: int, n_bins: int
+    bins: np.ndarray,
+    s: np.ndarray,
+    y: np.ndarray,
+    n_groups: int,
+    n_bins: int,
+    *,
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return [G, 2, B] numbers of rows by group, label (-1, +1) and bin.
+    """Return [G, 2, B] numbers of rows, or their weights, by group, label (-1, +1) and bin.
 
     Args:
         bins: [N] of :func:`score_bins`; zeros for plain counts.
@@ -140,9 +144,10 @@ def count_scores(
         y: [N] -1 or +1.
         n_groups: G.
         n_bins: B.
+        weight: [N] of the rows; 1 if not given.
     """
     entry = (2 * s + (y > 0)) * n_bins + bins
-    return np.bincount(entry, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
+    return np.bincount(entry, weight, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
 
 
 def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) -> None:

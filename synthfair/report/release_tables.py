@@ -59,17 +59,7 @@ def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConf
 def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     """Return a warning of a release without an epsilon that nobody has decided to make so."""
     kind = "fair" if isinstance(config, DistillConfig) else "surrogate"
-    disclosed = {
-        "fair": "at least as much as a model trained on the rows",
-        "surrogate": "nearly how many rows each group and label has, and how their columns are"
-        " distributed",
-    }
-    return (
-        f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {EPSILON_COSTS[kind]} on public"
-        " tables among alike clients, and more to clients with few rows. From version 1.0 on,"
-        " --epsilon or --without-epsilon must be given"
-    )
+    return render("no_epsilon.txt.j2", kind=kind, cost=EPSILON_COSTS[kind])
 
 
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:

@@ -190,9 +190,8 @@ class _WithGaussianNoise(_Summand):
 
         It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
         """
-        return math.ceil(
-            math.sqrt(2 * terms * self.variance * math.log(2 * self.length / MAX_FALSE_ALARM))
-        )
+        log_chance = math.log(2 * self.length / MAX_FALSE_ALARM)
+        return math.ceil(math.sqrt(2 * terms * self.variance * log_chance))
 
 
 class ClippedVectors(_WithGaussianNoise):

@@ -35,8 +35,8 @@ from synthfair.secure.task import AggregatorKeys, SumTask, make_task
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import Sums, read_sums, surrogate_of
-from synthfair.surrogate.sums import Statistic, SurrogateSpec, anchor_rates, two_way_tables
-from synthfair.surrogate.tables import Edges, Margins, Strata, Tables
+from synthfair.surrogate.sums import Statistic, SurrogateSpec, two_way_tables
+from synthfair.surrogate.tables import Edges, Margins, Tables
 
 
 def make_secure_surrogate(
@@ -275,17 +275,15 @@ class _OpenedSums(NamedTuple):
                 raise InputError(f"sums: {statistic.name} counts fewer than no rows: false input")
         return values
 
-    def rates(
-        self, thetas: np.ndarray, strata: Strata, schema: Schema
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the models whose rates are summed, and these sums.
+    def rated_models(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the models whose rates are summed.
 
         Another machine may round models otherwise: a task's, or the total's, are taken as they are.
         """
         models = self.totals["anchors"].models if "anchors" in self.totals else self.models
         if models and len(models) == thetas.size:
-            thetas = np.reshape(models, thetas.shape)
-        return thetas, self.sums(anchor_rates(thetas, strata, schema))[0]
+            return np.reshape(models, thetas.shape)
+        return thetas
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""

@@ -169,9 +169,7 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
     """
     content = read_bytes(path, MAX_KEY_BYTES)
     if b"synthfair-aggregator-secret/" in content:
-        raise InputError(
-            f"{path}: private keys, which stay with their owner; give the {PUBLIC_ENDING}"
-        )
+        raise InputError(f"{path}: private keys, which stay secret; give the {PUBLIC_ENDING}")
     return parse_as(content, AggregatorKeys, str(path))
 
 

@@ -6,24 +6,18 @@ Value and slope come from ``jax.value_and_grad`` in the scores, and SciPy's L-BF
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from synthfair.distill.gap_search import best_weight, next_weight
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import PATH_RHOS, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
-
-SEARCH_RHOS = (0.0, *np.geomspace(1e-5, 1e5, 18).tolist())
-"""Weights of a search for a gap, each of which starts at the solution of the one before."""
-
-MAX_RHO_RATIO = 1.05
-"""Ratio of a weight that meets a gap and one that does not, at which a search ends."""
-
 
 # Rows are arguments: what compiled code closes over is stored with it.
 
@@ -63,19 +57,17 @@ class CustomProblem:
     model: LinearModel
     penalty: Penalty | None
 
-    @cached_property
-    def _dense(self) -> np.ndarray:
-        return np.asarray(self.problem.a, dtype=float)
-
     def slope(
         self, theta: np.ndarray, price: Price, weight: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient [p], of weights [N] in place of the problem's."""
         ridge = self.problem.ridge * theta
         with jax.enable_x64(True):
-            rows, z = self._rows(weight), self._dense @ theta
+            rows, z = self._rows(weight), self.problem.a @ theta
             value, by_score = _sloped(z, price.rho, rows, model=self.model, penalty=self.penalty)
-        return float(value) + float(theta @ ridge) / 2, self._dense.T @ np.asarray(by_score) + ridge
+        return float(value) + float(theta @ ridge) / 2, self.problem.a.T @ np.asarray(
+            by_score
+        ) + ridge
 
     def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p]."""
@@ -86,7 +78,7 @@ class CustomProblem:
 
     def _rows(self, weight: np.ndarray | None = None) -> Rows:
         weight = self.problem.w if weight is None else weight
-        return Rows(self._dense, self.problem.s, self.problem.y, weight)
+        return Rows(self.problem.a, self.problem.s, self.problem.y, weight)
 
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()
@@ -125,22 +117,17 @@ class CustomProblem:
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
         """Return the model of about the least rho whose gap of decisions is at most ``max_gap``.
 
-        Where none is, that of the least gap.
+        Where none is, that of the least gap; see :mod:`synthfair.distill.gap_search`.
         """
         del max_client_gap  # as in gradients_without
         limit = np.inf if max_gap is None else max_gap
-        points = [self.near(self.problem.zero, Price(0.0))]
-        for weight in SEARCH_RHOS[1:]:
-            if points[-1].gap <= limit:
-                break
-            points.append(self.near(points[-1].theta, Price(weight)))
-        high = points[-1]
-        if high.gap > limit:
-            return min(points, key=lambda point: point.gap)
-        # The weight before did not meet the gap: the least that does is between them.
-        low = points[-2] if len(points) > 1 else high
-        while high.price.rho > MAX_RHO_RATIO * low.price.rho > 0:
-            middle = (low.price.rho * high.price.rho) ** 0.5
-            between = self.near((low.theta + high.theta) / 2, Price(middle))
-            low, high = (low, between) if between.gap <= limit else (between, high)
-        return high
+        free = self.near(self.problem.zero, Price(0.0))
+        if free.gap <= limit:
+            return free
+        points, gaps = dict[float, FrontierPoint](), dict[float, float]()
+        while (rho := next_weight(gaps, limit)) is not None:
+            starts = [free, *points.values()]
+            nearest = np.argmin([abs(start.price.rho - rho) for start in starts])
+            points[rho] = self.near(starts[nearest].theta, Price(rho))
+            gaps[rho] = points[rho].gap
+        return points[best_weight(gaps, limit)]

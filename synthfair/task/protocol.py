@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.data.encode import Clipping, content_sha256, encode, in_content_order
-from synthfair.data.tables import read_table
+import numpy as np
+
+from synthfair.data.batches import from_files
+from synthfair.data.encode import Clipping, Encoded, content_sha256, in_content_order
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Purchase
 from synthfair.task.limits import Claim
@@ -57,9 +59,9 @@ def read_rows(site: Site, clipping: Clipping) -> ReadRows:
     Raises:
         InputError: the table cannot be read, or does not fit the schema.
     """
-    table, source = read_table(site.data, site.schema), str(site.data)
-    rows = in_content_order(encode(table, site.schema, source=source, clipping=clipping))
-    return ReadRows(rows, content_sha256([rows]))
+    batches = [*from_files(site.data, site.schema, clipping=clipping).read()]
+    rows = Encoded(*map(np.concatenate, zip(*batches, strict=True)))
+    return ReadRows(in_content_order(rows), content_sha256(batches))
 
 
 @dataclass(frozen=True)
