@@ -200,7 +200,6 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
 
 def draft_column(
     values: pd.Series,
-    missing: Collection[str] = (),
     *,
     additive: bool = False,
     categories: Any = None,
@@ -212,8 +211,7 @@ def draft_column(
     Why is DECLARED where nothing is read off the values but whether some are missing.
 
     Args:
-        values: text as in a CSV file, or typed.
-        missing: texts that stand for a missing value.
+        values: text as in a CSV file, or typed; NA where missing.
         additive: whether a number gets a spline.
         categories: what a categorical column may hold; if None, what its dtype lists, if any.
         bounds: lower and upper of a column of numbers, where they are known.
@@ -222,12 +220,12 @@ def draft_column(
     Example:
         >>> import pandas as pd
         >>> from synthfair.data.draft import draft_column
-        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1]
+        >>> draft_column(pd.Series(["17", "39", None, "90"] * 20))[1]
         '3 whole numbers: codes, or a quantity?'
     """
     if _is_nested(values):
         return None, "holds lists, and no number or text"
-    known = tidied(values.to_frame("x"), missing, ["x"])["x"].dropna()
+    known = tidied(values.to_frame("x"), (), ["x"])["x"].dropna()
     if categories is None:
         is_bool = pd.api.types.is_bool_dtype(values)
         categories = [False, True] if is_bool else getattr(values.dtype, "categories", None)
@@ -366,7 +364,7 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
     Example:
         >>> from synthfair.data.draft import round_bounds
         >>> round_bounds(17, 95), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
-        ((0, 100), (-1, 9), (1980, 2030))
+        ((0.0, 100.0), (-1.0, 9.0), (1980.0, 2030.0))
     """
     if not schemas.MIN_WIDTH <= high - low <= schemas.MAX_WIDTH / 10:  # no schema has such
         return low, high
