@@ -1,12 +1,11 @@
 """The global problem with a loss or a penalty of one's own: functions of JAX.
 
-Value and slope come from ``jax.value_and_grad`` in the scores, and SciPy's L-BFGS-B does the rest.
+Value and slope come from ``jax.value_and_grad``, and SciPy's L-BFGS-B does the rest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -22,25 +21,21 @@ from synthfair.surrogate.fair import PATH_RHOS, WEIGHT_STEP, FrontierPoint, Glob
 # Rows are arguments: what compiled code closes over is stored with it.
 
 
+Functions = tuple[LinearModel, Penalty | None]
+"""A model, whose loss counts, and a penalty of scores and rows."""
+
+
 def _objective(
-    z: jax.Array, rho: float, rows: Rows, model: LinearModel, penalty: Penalty | None
+    theta: jax.Array, rho: float, rows: Rows, ridge: jax.Array, functions: Functions
 ) -> jax.Array:
-    """Return loss and penalty, without the ridge, of scores [N]."""
-    loss = mean_loss(model, z, rows)
-    return loss if penalty is None else loss + rho * penalty(z, rows)
+    """Return loss, penalty and ridge at theta [p]."""
+    (model, penalty), scores = functions, rows.a @ theta
+    loss = mean_loss(model, scores, rows) + theta @ (ridge * theta) / 2
+    return loss if penalty is None else loss + rho * penalty(scores, rows)
 
 
-@partial(jax.jit, static_argnames=("model", "penalty"))
-def _sloped(z: jax.Array, rho: float, rows: Rows, **functions: Any) -> tuple[jax.Array, jax.Array]:
-    return jax.value_and_grad(_objective)(z, rho, rows, **functions)
-
-
-@partial(jax.jit, static_argnames=("model", "penalty"))
-def _hessian(theta: jax.Array, rho: float, rows: Rows, **functions: Any) -> jax.Array:
-    def of(theta: jax.Array) -> jax.Array:
-        return _objective(rows.a @ theta, rho, rows, **functions)
-
-    return jax.hessian(of)(theta)
+_slope = jax.jit(jax.value_and_grad(_objective), static_argnames="functions")
+_hessian = jax.jit(jax.hessian(_objective), static_argnames="functions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +56,20 @@ class CustomProblem:
         self, theta: np.ndarray, price: Price, weight: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient [p], of weights [N] in place of the problem's."""
-        ridge = self.problem.ridge * theta
-        with jax.enable_x64(True):
-            rows, z = self._rows(weight), self.problem.a @ theta
-            value, by_score = _sloped(z, price.rho, rows, model=self.model, penalty=self.penalty)
-        return float(value) + float(theta @ ridge) / 2, self.problem.a.T @ np.asarray(
-            by_score
-        ) + ridge
+        value, gradient = self._evaluate(_slope, theta, price, weight)
+        return float(value), gradient
 
     def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p]."""
-        with jax.enable_x64(True):
-            rows, functions = self._rows(), {"model": self.model, "penalty": self.penalty}
-            bends = np.asarray(_hessian(theta, price.rho, rows, **functions))
-        return self.slope(theta, price)[1], bends + np.diag(self.problem.ridge)
+        return self.slope(theta, price)[1], self._evaluate(_hessian, theta, price)
 
-    def _rows(self, weight: np.ndarray | None = None) -> Rows:
-        weight = self.problem.w if weight is None else weight
-        return Rows(self.problem.a, self.problem.s, self.problem.y, weight)
+    def _evaluate(self, function: Any, theta: np.ndarray, price: Price, weight: Any = None) -> Any:
+        """Return what a function of the arguments of :func:`_objective` returns, in float64."""
+        problem, functions = self.problem, (self.model, self.penalty)
+        rows = Rows(problem.a, problem.s, problem.y, problem.w if weight is None else weight)
+        with jax.enable_x64(True):
+            values = function(theta, price.rho, rows, problem.ridge, functions=functions)
+        return jax.tree.map(np.array, values)
 
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()

@@ -77,7 +77,7 @@ COVARIANCE_RHOS = (10.0, 100.0, 1000.0)
 MAX_NEWTON_STEPS = 100
 """The most steps of Newton's method."""
 
-MAX_DECREMENT, START_DECREMENT = 1e-12, 1e-6
+NEWTON_DECREMENT, START_DECREMENT = 1e-12, 1e-6
 """Decrements g'H^-1 g, about twice what the objective is above the optimum, at which Newton's
 method ends: for the result, and for starts that are compared."""
 
@@ -436,7 +436,7 @@ class GlobalProblem:
     # Its optima.
 
     def newton(
-        self, start: np.ndarray, price: Price, tolerance: float = MAX_DECREMENT
+        self, start: np.ndarray, price: Price, tolerance: float = NEWTON_DECREMENT
     ) -> FrontierPoint:
         """Return the optimum near a start, by Newton's method."""
         theta = np.array(start, dtype=float)
@@ -505,7 +505,7 @@ class GlobalProblem:
         return ends[1:]
 
     def near(
-        self, theta: np.ndarray, price: Price, tolerance: float = MAX_DECREMENT
+        self, theta: np.ndarray, price: Price, tolerance: float = NEWTON_DECREMENT
     ) -> FrontierPoint:
         """Return the optimum near params [p], of many rows by way of a sample of them."""
         sample = self.search_sample
