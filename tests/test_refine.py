@@ -276,7 +276,7 @@ class TestFiles:
         changed = [*good["numbers"][:-1], 1.0]
         path.write_text(json.dumps(renewed(good, numbers=changed)))
         assert self.serve(there, answered, "--keys", *keys) == 2
-        assert "does not fit its content" in " ".join(capsys.readouterr().err.split())
+        assert "does not fit" in " ".join(capsys.readouterr().err.split())
 
     def test_few_rows_with_one_label_of_a_large_group_are_not_summed(self, there, tmp_path, capsys):
         """Else the sums over both labels, and their differences, give those of the few."""

@@ -102,7 +102,7 @@ class SumsQuestion(BaseModel):
     def is_near(self, expected: SumsQuestion) -> bool:
         """Return whether questions are the same, up to rounding of params and price."""
         computed = {name: getattr(expected, name) for name in ("candidates", "rho", "free")}
-        lengths, other = (list(map(len, asked.candidates)) for asked in (self, expected))
+        lengths, other = (list(map(len, q.candidates)) for q in (self, expected))
         if lengths != other or self.model_copy(update=computed) != expected:
             return False
         prices = (self.rho, self.free), (expected.rho, expected.free)
