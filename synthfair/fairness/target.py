@@ -62,15 +62,6 @@ class Target(BaseModel):
         return min(self.amounts) if self.by == "gap" and self.amounts else None
 
     @property
-    def other_limit(self) -> str | None:
-        """Return a limit that is asked for in words, where it is none of the gap over all rows."""
-        if self.by == "tolerance" and self.amounts:
-            return f"a tolerance of {min(self.amounts):g} was asked"
-        if self.client_gap is not None and self.max_gap is None:
-            return f"at most {self.client_gap:g} at each client was asked"
-        return None
-
-    @property
     def client_limit(self) -> float:
         """Return the gap up to which a client counts as treated fairly."""
         return self.client_gap or self.max_gap or DEFAULT_FAIR_GAP
