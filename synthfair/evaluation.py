@@ -129,10 +129,7 @@ def encode_tests(
     sources = dict(zip(tables, paths or tables, strict=True))
     without = [name for name, table in frames.items() if schema.label not in table.columns]
     if without and len(without) < len(tables):
-        raise InputError(
-            f"{sources[without[0]]}: has no column {schema.label!r} of labels, and other test"
-            " tables have one; evaluate tables with and without labels apart"
-        )
+        raise InputError(f"{sources[without[0]]}: no column {schema.label!r}, as other tables have")
     encoded = dict(tables)
     for name, table in frames.items():
         source = str(sources[name])

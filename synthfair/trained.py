@@ -146,12 +146,11 @@ class TrainedModel(BaseModel):
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuse a histogram of another schema or another model's scores. Raises InputError."""
-        counted = histogram.schema_hash, histogram.model, histogram.groups
-        known = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
-        keys = "schema_hash", "model", "groups"
-        for key, value, needed in zip(keys, counted, known, strict=True):
-            if value != needed:
-                raise InputError(f"histogram: {key} {value}: is another model's, not {needed}")
+        groups = tuple(map(str, self.schema_.groups))
+        needed = {"schema_hash": self.schema_.hash, "model": self.sha256, "groups": groups}
+        for key, value in needed.items():
+            if (counted := getattr(histogram, key)) != value:
+                raise InputError(f"histogram: {key} {counted}: is another model's, not {value}")
 
     @property
     def needs_groups(self) -> bool:

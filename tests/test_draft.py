@@ -17,7 +17,7 @@ from synthfair.data.draft import (
     laid_out,
     round_bounds,
 )
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, tidied
 from synthfair.data.schema import parse_schema
 from synthfair.data.tables import read_raw_table, read_table
 from synthfair.errors import InputError
@@ -151,7 +151,7 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
 def test_columns_are_drafted_by_what_they_hold(name, values, use, why, as_text):
     column = pd.Series(values, name=name)
     column = column.astype("string").fillna("") if as_text else column
-    entry, cause = draft_column(column, ["", "?"])
+    entry, cause = draft_column(tidied(column.to_frame(), ["", "?"], [name])[name])
     assert use_of(entry) == use
     assert why in cause
 

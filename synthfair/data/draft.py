@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import warnings
 from collections.abc import Collection, Iterable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -44,11 +42,8 @@ _TIME = r"\d{1,4}([-/.])\d\d?\1\d{2,4}(?!\d).*|\d\d?:\d\d.*|-?\d+ days.*"
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
 """Digits with signs and separators, perhaps of a currency."""
 
-CODES_QUESTION, TELLS_GROUP = "codes, or a quantity?", "nearly determines"
-"""The questions that come first in the list to review."""
-
-MIN_INFORMATION_SHARE, N_RANK_BINS = 0.8, 20
-"""The share of the groups' entropy above which a column tells the group; numbers are binned."""
+CODES_QUESTION = "codes, or a quantity?"
+"""The question that comes first in the list to review."""
 
 
 def draft_schema(
@@ -133,12 +128,6 @@ def draft_document(
         f"columns.{column}": cause if column in columns else f"ignored: {cause}"
         for column, (_, cause) in drafts.items()
     }
-    for feature, column in product([name for name in columns if name not in roles], attributes):
-        values = table[feature]
-        if columns[feature]["kind"] == "numeric":
-            values = (pd.Series(as_numbers(values)).rank(pct=True) * N_RANK_BINS).round()
-        if _information_share(values, table[column]) > MIN_INFORMATION_SHARE:
-            questions[f"columns.{feature}"] += f"; {TELLS_GROUP} {column!r}: leave it out?"
 
     values = columns[label]["categories"]
     given = np.atleast_1d(np.array(positive, object)).tolist()
@@ -147,13 +136,10 @@ def draft_document(
     if not chosen or -1 in position or len(chosen) == len(values):
         allowed = f"must be some, but not all, values of {label!r}: {shown(values)}"
         raise InputError(f"positive {shown(given)}: {allowed}")
-    is_first = re.compile(f"{re.escape(CODES_QUESTION)}|{TELLS_GROUP}").search
-    first = {column: cause for column, cause in questions.items() if is_first(cause)}
     to_review = {
-        **first,
+        **dict(sorted(questions.items(), key=lambda question: CODES_QUESTION not in question[1])),
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
-        **questions,
     }
     return {
         "draft": {"warning": WARNING, "to_review": to_review},
@@ -214,7 +200,6 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
 
 def draft_column(
     values: pd.Series,
-    missing: Collection[str] = (),
     *,
     additive: bool = False,
     categories: Any = None,
@@ -226,8 +211,7 @@ def draft_column(
     Why is DECLARED where nothing is read off the values but whether some are missing.
 
     Args:
-        values: text as in a CSV file, or typed.
-        missing: texts that stand for a missing value.
+        values: text as in a CSV file, or typed; NA where missing.
         additive: whether a number gets a spline.
         categories: what a categorical column may hold; if None, what its dtype lists, if any.
         bounds: lower and upper of a column of numbers, where they are known.
@@ -236,12 +220,12 @@ def draft_column(
     Example:
         >>> import pandas as pd
         >>> from synthfair.data.draft import draft_column
-        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1]
+        >>> draft_column(pd.Series(["17", "39", None, "90"] * 20))[1]
         '3 whole numbers: codes, or a quantity?'
     """
     if _is_nested(values):
         return None, "holds lists, and no number or text"
-    known = tidied(values.to_frame("x"), missing, ["x"])["x"].dropna()
+    known = tidied(values.to_frame("x"), (), ["x"])["x"].dropna()
     if categories is None:
         is_bool = pd.api.types.is_bool_dtype(values)
         categories = [False, True] if is_bool else getattr(values.dtype, "categories", None)
@@ -322,18 +306,6 @@ def _is_nested(values: pd.Series) -> bool:
     return values.dtype == object and any(map(pd.api.types.is_list_like, values.dropna()))
 
 
-def _information_share(values: pd.Series, groups: pd.Series) -> float:
-    """Return the share of the groups' entropy that a column tells, less what few rows make up."""
-    from scipy.stats import entropy  # takes a while
-
-    codes = [pd.factorize(column, use_na_sentinel=False)[0] for column in (values, groups)]
-    joint: Any = pd.crosstab(*codes).to_numpy()  # type: ignore[arg-type]
-    of_values, of_groups = entropy(joint.sum(axis=1)), entropy(joint.sum(axis=0))
-    made_up = np.prod(np.subtract(joint.shape, 1)) / (2 * len(values))
-    information = of_values + of_groups - entropy(joint.ravel()) - made_up
-    return float(information / of_groups) if of_groups > 0 else 0.0
-
-
 def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     """Return the entry of a label or a sensitive attribute, and why. Raises InputError: of none."""
     texts, source = _counts(values), f"{role} {values.name!r}"
@@ -392,7 +364,7 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
     Example:
         >>> from synthfair.data.draft import round_bounds
         >>> round_bounds(17, 95), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
-        ((0, 100), (-1, 9), (1980, 2030))
+        ((0.0, 100.0), (-1.0, 9.0), (1980.0, 2030.0))
     """
     if not schemas.MIN_WIDTH <= high - low <= schemas.MAX_WIDTH / 10:  # no schema has such
         return low, high

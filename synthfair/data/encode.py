@@ -296,10 +296,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
     if plain is schema:
         return x
     if x.shape[1] != len(plain.encoded_names):
-        raise InputError(
-            f"rows of {x.shape[1]} encoded columns; must have the {len(plain.encoded_names)} of the"
-            " plain schema, as bases and interactions are computed from these"
-        )
+        raise InputError(f"{x.shape[1]} columns; the plain schema has {len(plain.encoded_names)}")
     for name, _, block in _blocks(x, plain):
         blocks[name], column = block, schema.columns[name]
         if isinstance(column, Numeric) and column.basis:
@@ -407,10 +404,8 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
             continue
         if not pd.api.types.is_any_real_numeric_dtype(values):
             values, marks = values.astype("string").str.strip(), words
-        if len(marks):
-            is_missing = values.isin([*marks])
-            values = values.mask(is_missing) if is_missing.any() else values
-        table[name] = values
+        is_missing = values.isin([*marks])
+        table[name] = values.mask(is_missing) if is_missing.any() else values
     return table
 
 
@@ -432,15 +427,10 @@ def _tidied_rows(
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
     if lacking := [n for n in schema.columns if n not in table.columns and n not in optional]:
-        raise InputError(
-            f"{source}: column {lacking[0]!r} is missing; schema {schema.name!r} needs it"
-        )
+        raise InputError(f"{source}: column {lacking[0]!r} is missing, which the schema needs")
     names = {*schema.columns, *schema.ignored}
     if not extra_columns and (extra := [name for name in table.columns if name not in names]):
-        raise InputError(
-            f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
-            " drop it, or list it under 'ignored'"
-        )
+        raise InputError(f"{source}: column {extra[0]!r} is not in schema; drop it or ignore it")
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
     return table

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import compress, product
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
@@ -121,19 +120,14 @@ class Categorical(BaseModel):
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
     labels: dict[Text, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
 
-    @field_validator("categories")
-    @classmethod
-    def _one_kind_no_repeats(cls, categories: tuple[Value, ...]) -> tuple[Value, ...]:
-        if len({isinstance(value, str) for value in categories}) > 1:
-            raise ValueError("must be all numbers or all text")
-        if len(set(categories)) < len(categories):
-            raise ValueError("must not repeat a value")
-        if any(not isinstance(value, str) and abs(value) > 2**53 for value in categories):
-            raise ValueError("must not be numbers beyond 2^53, which differ as text only")
-        return categories
-
     @model_validator(mode="after")
     def _values_are_listed(self) -> Categorical:
+        if len({isinstance(value, str) for value in self.categories}) > 1:
+            raise ValueError("categories: must be all numbers or all text")
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("categories: must not repeat a value")
+        if any(not isinstance(value, str) and abs(value) > 2**53 for value in self.categories):
+            raise ValueError("categories: numbers beyond 2^53 differ as text only; use text")
         if self.unlisted is not None and self.unlisted not in self.categories:
             raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
         if self.missing == "unlisted" and self.unlisted is None:
@@ -155,11 +149,11 @@ Pair = Annotated[tuple[Text, Text], Field(strict=False)]
 
 
 class GroupNames(NamedTuple):
-    """Groups that are compared with each other.
+    """A grouping: the groups that are compared with each other, with their names.
 
     Attributes:
         grouping: the group of each index s, or -1 where it is not compared.
-        names: of the groups.
+        names: the names of the groups.
     """
 
     grouping: tuple[int, ...]
@@ -170,12 +164,9 @@ class GroupNames(NamedTuple):
         grouping = np.array(self.grouping)
         is_compared = grouping >= 0
         size = np.bincount(grouping[is_compared], rows[is_compared], minlength=len(self.names))
-        place = np.where(size >= least, np.cumsum(size >= least) - 1, -1)
-        names = zip(self.names, place, strict=True)
-        return GroupNames(
-            tuple(np.where(is_compared, place[grouping], -1).tolist()),
-            tuple(name for name, index in names if index >= 0),
-        )
+        kept = size >= least
+        place = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last is of no group
+        return GroupNames(tuple(place[grouping].tolist()), tuple(compress(self.names, kept)))
 
 
 class Schema(BaseModel):
@@ -233,21 +224,17 @@ class Schema(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _reviewed(cls, document: object) -> object:
-        if isinstance(document, dict) and "draft" in document:
+    def _readable(cls, document: object) -> object:
+        # Before each column is looked at, as one error for each would bury these.
+        fields = document if isinstance(document, dict) else {}
+        if "draft" in fields:
             raise ValueError("still marked a draft; review it, then delete its block 'draft'")
-        return document
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _few_enough(cls, columns: object) -> object:
-        # Before each is looked at, as one error for each would bury this one.
-        if isinstance(columns, dict):
+        if isinstance(columns := fields.get("columns"), dict):
             if len(columns) > MAX_COLUMNS:
                 raise ValueError(f"holds {len(columns)} columns; at most {MAX_COLUMNS} are allowed")
             if twice := repeated(str(name).strip() for name in columns):
                 raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
-        return columns
+        return document
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Schema:
@@ -429,20 +416,17 @@ class Schema(BaseModel):
             >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
             ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
         """
-        by, groupings = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
-        first, rows, compared = self.attributes[0], np.asarray(rows), {}
+        by, rows, compared = list(dict.fromkeys(by or (self.sensitive_name,))), np.asarray(rows), {}
         for name, groups in zip(by, self.groupings_by(by), strict=True):
-            names, grouping = self.group_names(name), np.array(groups)
+            compared[name] = GroupNames(groups, tuple(self.group_names(name)))
             if name == self.sensitive_name and len(self.attributes) > 1:
-                small = rows < least
-                names = [text for text, few in zip(names, small, strict=True) if not few]
-                grouping = np.where(small, -1, np.cumsum(~small) - 1)
-                for i, value in enumerate(self.group_names(first)):
-                    merged = small & (np.array(groupings[first]) == i)
-                    if rows[merged].any():
-                        grouping[merged] = len(names)
-                        names.append(f"{value}{SMALL_COMBINATIONS}")
-            compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
+                first = self.attributes[0]
+                merged = len(groups) + np.array(self.groupings[first])
+                grouping = tuple(np.where(rows < least, merged, groups).tolist())
+                small = (f"{value}{SMALL_COMBINATIONS}" for value in self.group_names(first))
+                every_name = (*compared[name].names, *small)
+                tiny = np.finfo(float).tiny
+                compared[name] = GroupNames(grouping, every_name).with_rows(rows, tiny)
         return compared
 
     @property
