@@ -275,7 +275,7 @@ def test_a_fitted_model_is_pickled(fair):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"rho": -1.0}, r"FairLogisticRegression: rho: .* greater than or equal to 0; got -1.0"),
+        ({"rho": -1.0}, r"^rho: .* greater than or equal to 0; got -1.0"),
         ({"max_gap": 2.0}, "max_gap: .* less than 1; got 2.0"),
         ({"notion": "fair"}, "notion: .*got 'fair'"),
         ({"bounds": (1, 0)}, r"column 'x0': upper is 0.0; it must be above lower"),

@@ -76,7 +76,6 @@ class TestCommand:
                 "alpha, kappa: not read by fedavg",
             ),
             (["--method", "fair_sgd", "--clip", "1"], "clip: not read by fair_sgd"),
-            (["--method", "two_phase", "--end-to-end"], "end_to_end needs clip"),
             (["--method", "dp_sgd", "--secure"], "secure: not read by dp_sgd"),
             (
                 ["--rows-per-user", "2", "--clip", "1", "--epsilon", "2", "--delta", "0.5"],

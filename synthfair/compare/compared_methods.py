@@ -237,8 +237,7 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     method = federated.Refine(
         start=start, rounds=N_EXCHANGES, rho=config.rho_o, C=c, group_input=config.group_input
     )
-    rows = concatenated(federation.train)
-    data = federated.make_user_data(rows, federation.user, federation.schema, method)
+    data = _user_data(federation, method)
     method = method.plan(data).bound(gap=_penalty(federation, config))
     model, _, cost, *_ = federated.train_rounds(data, method)
     cost = Cost(cost.users, 1 + cost.rounds, near.cost.bytes_sent + cost.bytes_sent)
@@ -364,14 +363,22 @@ def _weight(config: DistillConfig) -> Target:
     return Target(by="weight", amounts=(config.rho_o,))
 
 
-def _users(federation: Federation, config: DistillConfig) -> federated.Users:
-    """Return the clients with their training rows."""
-    a, s, y, _ = _rows(concatenated(federation.train), federation, config)
-    return federated.make_users(np.asarray(a), np.asarray(s), np.asarray(y), federation.user)
-
-
 def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
-    return Cost(len(federation.train), 1, _users(federation, config).nbytes)
+    """Return what it costs to send all training rows to one place, groups as 32-bit numbers."""
+    a, s, y, _ = _rows(concatenated(federation.train), federation, config)
+    return Cost(len(federation.train), 1, a.nbytes + 4 * len(s) + y.nbytes)
+
+
+def _user_data(
+    federation: Federation,
+    method: federated.TrainConfig,
+    users: Mapping[str, Any] | None = None,
+) -> federated.UserData:
+    """Return the training rows as a method in rounds reads them; users are the clients or drawn."""
+    rows, user = concatenated(federation.train), federation.user
+    if users is not None:
+        user = federated.draw_users(len(rows.y), seed=method.seed, **users)
+    return federated.make_user_data(rows, user, federation.schema, method)
 
 
 # Rounds
@@ -382,7 +389,6 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
 
     The ridge is the server's, but for holding the intercept, too.
     """
-    rows = concatenated(federation.train)
     method = federated.FedAvg(
         rounds=FEDAVG_ROUNDS,
         momentum=MOMENTUM,
@@ -390,9 +396,9 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
         penalty=_penalty(federation, config),
         rho=config.rho_o,
     )
-    data = federated.make_user_data(rows, federation.user, federation.schema, method)
-    n_inputs = data.users.a.shape[1]
-    ridge = n_inputs**2 / (server_config(config).C * len(rows.y))
+    data = _user_data(federation, method)
+    n_rows, n_inputs = data.users.a.shape
+    ridge = n_inputs**2 / (server_config(config).C * n_rows)
     method = method.plan(data).bound(lambda_theta=ridge)
     method = method.bound(learning_rate=float(safe_rate(method, data.users)))
     training = federated.train_rounds(data, method)
@@ -413,12 +419,8 @@ def in_rounds(
     Raises:
         InputError: the settings do not fit the clients.
     """
-    settings, rows = round_settings(method, config, rounds), concatenated(federation.train)
-    user = federation.user
-    if users is not None:
-        user = federated.draw_users(len(rows.y), seed=config.seed, **users)
-    data = federated.make_user_data(rows, user, federation.schema, settings)
-    training = federated.train_rounds(data, settings)
+    settings = round_settings(method, config, rounds)
+    training = federated.train_rounds(_user_data(federation, settings, users), settings)
     target = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
     return _fitted(training.model, federation, training.cost, target)
 
