@@ -123,9 +123,8 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
     """
     from synthfair.measure.gaps_file import gaps_of_counts
 
-    schema = federation.schema
-    model = model_of(job.model, schema)
-    groups = tuple(map(str, schema.groups))
+    model = model_of(job.model, federation.schema)
+    groups = tuple(map(str, federation.schema.groups))
 
     def read(_site: str, answer: bytes) -> np.ndarray:
         counts = np.frombuffer(answer, "<i8").reshape(len(groups), 2, 2)
