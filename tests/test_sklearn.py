@@ -278,7 +278,7 @@ def test_a_fitted_model_is_pickled(fair):
         ({"rho": -1.0}, r"^rho: .* greater than or equal to 0; got -1.0"),
         ({"max_gap": 2.0}, "max_gap: .* less than 1; got 2.0"),
         ({"notion": "fair"}, "notion: .*got 'fair'"),
-        ({"bounds": (1, 0)}, r"column 'x0': upper is 0.0; it must be above lower"),
+        ({"bounds": (1, 0)}, "column 'x0': upper 0.0: must be .* above lower"),
         ({"bounds": ([0] * 3, [1] * 3)}, "bounds: .* must be a pair"),
         ({"bounds": {"age": (0, 1)}}, "bounds: X has no column 'age'"),
         ({"categories": {7: [0, 1]}}, "categories: X has no column 'x7'"),
