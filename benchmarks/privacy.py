@@ -192,7 +192,7 @@ def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
         moment=jnp.asarray((by_group[1] - share * by_group.sum(0)) / len(y)),
     )  # fmt: skip
     users = make_users(a, s, y, np.zeros(len(y)))
-    done = engine.run(method, users, Cohorts.everyone(1), rounds=1, seed=cut.seed)
+    done = engine.run(method, users, Cohorts(1, 1), rounds=1, seed=cut.seed)
     test = weighted(concatenated(clients.test)).rows(n_groups=1)
     return (np.asarray(test.a @ method.params(done.state)) > 0).astype(float)
 

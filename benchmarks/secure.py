@@ -20,7 +20,7 @@ from benchmarks.fit import watch
 from benchmarks.harness import Experiment, main
 from benchmarks.showing import page_of
 from synthfair.secure.summands import GroupCounts
-from synthfair.secure.task import make_aggregator_keys, make_task, write_task
+from synthfair.secure.task import make_aggregator_keys, make_task
 from synthfair.secure.upload import make_uploads
 
 
@@ -88,7 +88,7 @@ def write_uploads(folder: Path, setting: SumSetting) -> float:
     what = counts_of(setting.bins)
     known = [key.public_key().public_bytes_raw().hex() for key in keys]
     task = make_task(what, public, known, least_clients=setting.clients)
-    write_task(task, folder / "task.json")
+    task.write(folder / "task.json")
     rng, seconds = np.random.default_rng(0), 0.0
     for i, key in enumerate(keys):
         counts = rng.poisson(2.0, what.length).astype(np.int64)

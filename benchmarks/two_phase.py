@@ -31,9 +31,10 @@ from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.federated.engine import Algorithm, run
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
-from synthfair.federated.two_phase import FairSgd, TwoPhase
+from synthfair.federated.two_phase import FairSgd, PrivateFairSgd, TwoPhase
 from synthfair.federated.users import Cohorts, UserData, Users, make_users
 from synthfair.model import Params
+from synthfair.privacy.accounting import common_noise
 from synthfair.server.pooling import concatenated
 
 # A table cut into clients, and how a method trains on them and is measured
@@ -182,13 +183,25 @@ def _trained(
             batch=500, local_steps=users.steps(batch=500, epochs=epochs),
         )  # fmt: skip
         return in_four_rounds(algorithm, users), 0.0
-    budget = {} if setting.method == "noiseless" else {"epsilon": setting.epsilon, "delta": DELTA}
     method = problem.planned(
         end_to_end=end_to_end, local_epochs=epochs, learning_rate=RATE,
-        teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate, **budget,
+        teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate,
     )  # fmt: skip
+    noise = 0.0
+    if setting.method != "noiseless":  # with the published delta, which is large
+        teacher = [method.teacher.sums(users)] if isinstance(method.teacher, PrivateFairSgd) else []
+        student = method.sums(users, method.rounds)
+        noise = common_noise((*teacher, student), setting.epsilon, DELTA)
+    method = with_noise(method, noise)
     # One compiled code serves both variants.
-    return in_four_rounds(method, method.teach(users, seed)), float(method.noise)
+    return in_four_rounds(method, method.teach(users, seed)), noise
+
+
+def with_noise(method: TwoPhase, noise: float) -> TwoPhase:
+    """Return the method with noise in all that is private, in units of the sensitivity."""
+    private = isinstance(method.teacher, PrivateFairSgd)
+    teacher = method.teacher.bound(noise=noise) if private else method.teacher
+    return method.bound(noise=noise, teacher=teacher)
 
 
 def behind(setting: PhaseSetting) -> tuple[object, ...]:
@@ -243,8 +256,7 @@ def run_teachers(setting: Teachers, seed: int, *, smoke: bool) -> TeacherValues:
         end_to_end=setting.end_to_end, teacher_epochs=1.0 if smoke else 10.0,
         kappa=setting.kappa, kappa_rate=setting.kappa_rate,
     )  # fmt: skip
-    if setting.end_to_end:
-        method = method.bound(teacher=method.teacher.bound(noise=NOISE))
+    method = with_noise(method, NOISE)
     decided = method.teach(problem.users, seed).y
     y, s = np.asarray(problem.users.y), np.asarray(problem.users.s).reshape(-1)
     positive = float(np.mean(y > 0))

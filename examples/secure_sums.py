@@ -25,7 +25,6 @@ from synthfair.cli.show import say
 from synthfair.data.partition import write_clients
 from synthfair.errors import InputError
 from synthfair.jax_setup import start_jax
-from synthfair.postprocess.histogram import write_histogram
 from synthfair.report.privacy_words import guarantee_facts
 from synthfair.report.result_tables import decision_tables
 from synthfair.report.text_table import Table
@@ -72,7 +71,7 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
         bins=21, epsilon=epsilon, rows_per_client=1000,
     )  # fmt: skip
     task = sf.secure.make_task(what, aggregators, clients, least_clients=LENDERS)
-    sf.secure.write_task(task, output / "task.json")
+    task.write(output / "task.json")
 
     # Each lender counts its rows, and writes an encrypted share for each aggregator.
     counts = [sf.secure.count_table(what, part, schema, model=model) for part in counted]
@@ -94,7 +93,7 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     opened = sf.secure.open_sums(task, sums, commitments=[one.commitment for one in sums])
     opened = opened._replace(simulated=True)
     histogram = sf.secure.score_histogram(what, opened)
-    write_histogram(histogram, output / "histogram.json")
+    histogram.write(output / "histogram.json")
 
     # Here alone the exact total is known, too, so that the noise can be shown.
     released = histogram.array()

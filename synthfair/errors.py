@@ -16,7 +16,7 @@ MAX_MESSAGE_LINES = 20
 
 
 class InputError(ValueError):
-    """Input from outside is not what it must be.
+    """An error of input from outside that is not what it must be.
 
     The message names the file, the column or key, the value and what is allowed, and what can be
     done in terms of Python; the command line adds the flags of the arguments that it names.

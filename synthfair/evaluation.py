@@ -105,8 +105,6 @@ def evaluate(
     """
     if not isinstance(tables, Mapping):
         tables = {"table": tables}
-    if twice := repeated(map(str, tables)):
-        raise InputError(f"tables: two are called {twice[0]!r}")
     tables = {str(name): in_pandas(table) for name, table in tables.items()}
     return evaluate_scores(_scores(model, tables), config, schema=model.schema_)
 
@@ -131,10 +129,7 @@ def encode_tests(
     sources = dict(zip(tables, paths or tables, strict=True))
     without = [name for name, table in frames.items() if schema.label not in table.columns]
     if without and len(without) < len(tables):
-        raise InputError(
-            f"{sources[without[0]]}: has no column {schema.label!r} of labels, and other test"
-            " tables have one; evaluate tables with and without labels apart"
-        )
+        raise InputError(f"{sources[without[0]]}: no column {schema.label!r}, as other tables have")
     encoded = dict(tables)
     for name, table in frames.items():
         source = str(sources[name])

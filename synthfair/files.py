@@ -107,10 +107,7 @@ def _is_file(path: Path) -> bool:
     except OSError:  # nothing is there; or its folder cannot be used, which says so itself
         return False
     if not stat.S_ISREG(mode):
-        raise InputError(
-            f"{path}: is not a regular file (but a link, a pipe or a device), and only those are"
-            " ever replaced; choose another name"
-        )
+        raise InputError(f"{path}: is not a regular file, and only those are ever replaced")
     return True
 
 

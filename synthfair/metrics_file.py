@@ -181,7 +181,7 @@ class RoundSettings(_Given):
 
 
 class DecisionSettings(Checked):
-    """Settings of the choice of a model's decisions by group."""
+    """The settings of the choice of a model's decisions by group."""
 
     notion: Notion
     alpha: float = Field(ge=0, lt=1)
@@ -194,7 +194,7 @@ class GroupingMetrics(Metrics):
 
 
 class Exchanges(Checked):
-    """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
+    """The exchanges of sums after surrogates: their number, and the model's convergence."""
 
     exchanges: Count
     objective: Number
@@ -311,7 +311,7 @@ class MetricsFile(Evaluation):
     @classmethod
     def of(cls, *parts: Evaluation, **fields: Any) -> Self:
         """Return the file of an evaluation and what else is known; the last of a field counts."""
-        given = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
+        given = {key: getattr(source, key) for source in parts for key in source.model_fields_set}
         return cls(**given | fields)
 
     @model_validator(mode="after")
@@ -321,10 +321,7 @@ class MetricsFile(Evaluation):
             raise ValueError("config: must be there, unless train or decision is")
         kinds = {isinstance(config, SurrogateConfig) for config in self.config.values()}
         if len(kinds) > 1 or (True in kinds and self.server is None):
-            raise ValueError(
-                "config, server: must be of fair releases alone; or of surrogates alone, with"
-                " server, where fairness is asked for"
-            )
+            raise ValueError("config: must be of fair releases, or of surrogates with server")
         if not {*self.groups_by} <= {*self.groupings}:
             raise ValueError("groups_by: must be some of the groupings")
         if not all({*gaps} <= {*self.per_client} for gaps in self.client_gaps.values()):

@@ -17,7 +17,7 @@ Params = Any
 
 
 class Rows(NamedTuple):
-    """Rows as a model and a penalty see them, real or synthetic.
+    """A table of rows as a model and a penalty see them, real or synthetic.
 
     Attributes:
         a: [N, n] model inputs: features, indicators of the groups but the first where the model
@@ -102,7 +102,7 @@ def logistic(margin: Array) -> Array:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Scores a'theta with a loss of the margin y a'theta; params are theta, shape [n].
+    """A linear model: scores a'theta, a loss of the margin y a'theta, and params theta [n].
 
     Args:
         margin_loss: maps margins [N] to losses [N], each by itself; convex and twice

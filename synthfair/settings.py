@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from synthfair.errors import CONTROLS, InputError, refusal
-from synthfair.files import read_bytes
+from synthfair.files import ORDINARY, read_as, read_bytes, write_json
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 """Validation of all that is read from outside: no other keys, and no value of another type, such as
@@ -152,36 +152,37 @@ class Checked(BaseModel):
         __init__.__pydantic_base_init__ = True
 
 
+class JsonFile(Checked):
+    """A model that has a file of JSON of its own.
+
+    Attributes:
+        max_file_bytes: the largest size of a file that is read.
+    """
+
+    max_file_bytes: ClassVar[int]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the model in a file.
+
+        Raises:
+            InputError: unreadable, too large, or of something else; the message names the entry.
+        """
+        return read_as(path, cls, cls.max_file_bytes)
+
+    def write(self, path: Path, *, mode: int = ORDINARY) -> None:
+        """Write the model to a file, whole or not at all; ``mode`` as of :func:`whole_file`."""
+        write_json(path, self.model_dump(mode="json"), mode=mode)
+
+
 class Settings(Checked):
-    """Settings that are validated once, and show what differs from the defaults."""
+    """A model of settings, which shows what differs from the defaults."""
 
     model_config = {"use_attribute_docstrings": True}
 
-    other_names: ClassVar[Mapping[str, str]] = {}
-    """What a setting may also be called."""
-
-    if not TYPE_CHECKING:
-
-        def __init__(self, **values: Any) -> None:  # noqa: D107
-            super().__init__(**self.named(values))
-
-        __init__.__pydantic_base_init__ = True
-
-    @classmethod
-    def named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values under the names of the fields.
-
-        Raises:
-            InputError: one is given by both of its names.
-        """
-        for other, name in cls.other_names.items():
-            if {other, name} <= values.keys():
-                raise InputError(f"{name}, {other}: two names of one setting; give one")
-        return {cls.other_names.get(key, key): value for key, value in values.items()}
-
     @property
     def given(self) -> dict[str, Any]:
-        """Settings that make the same: those that are no defaults, or not those of the others."""
+        """Return the settings that make the same: those that differ from their defaults."""
         given = self.model_dump(exclude_defaults=True)
         made = dict(type(self).model_validate(given))
         settable = {n for n, field in type(self).model_fields.items() if not field.exclude}
@@ -189,16 +190,14 @@ class Settings(Checked):
 
     def replace(self, **values: Any) -> Self:
         """Return the settings with other values, validated; defaults that others led to stay."""
-        return type(self)(**self.given | self.named(values))
+        return type(self)(**self.given | values)
 
     def __repr__(self) -> str:
         """Return the call that makes the same."""
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    def __str__(self) -> str:
-        """Return the same: pydantic's own is of all fields."""
-        return repr(self)
+    __str__ = __repr__  # pydantic's own is of all fields
 
 
 _Config = TypeVar("_Config", bound=Settings)
@@ -228,7 +227,7 @@ def override(
     """Return the settings that a file holds, with overrides that are not None on top."""
     flags = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return kind.model_validate(kind.named(settings) | kind.named(flags))
+        return kind.model_validate(settings | flags)
     except ValidationError as error:
         from_flags = path is None or all(
             problem["loc"][:1] and problem["loc"][0] in flags for problem in error.errors()
@@ -240,7 +239,5 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a file of settings as they are. Raises InputError: unreadable, or not TOML."""
     try:
         return tomllib.loads(read_bytes(path, MAX_SETTINGS_BYTES).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not TOML: {error}") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: not settings: values are nested too deeply") from error

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from synthfair.data.bases import Steps
-from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas, tidied
+from synthfair.data.encode import Clipping, encode_inputs, expand, tidied
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as, shown
 from synthfair.data.tables import take_names, with_starts
 from synthfair.errors import InputError, require
@@ -142,18 +142,15 @@ class TrainedModel(BaseModel):
         name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
         return f"TrainedModel({name}, {n} inputs{reads}{layers}, {self.loss}{by_group}, {solved})"
 
-    def __str__(self) -> str:
-        """Return the same: pydantic's own is of all fields."""
-        return repr(self)
+    __str__ = __repr__  # pydantic's own is of all fields
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuse a histogram of another schema or another model's scores. Raises InputError."""
-        counted = histogram.schema_hash, histogram.model, histogram.groups
-        known = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
-        keys = "schema_hash", "model", "groups"
-        for key, value, needed in zip(keys, counted, known, strict=True):
-            if value != needed:
-                raise InputError(f"histogram: {key} {value}: is another model's, not {needed}")
+        groups = tuple(map(str, self.schema_.groups))
+        needed = {"schema_hash": self.schema_.hash, "model": self.sha256, "groups": groups}
+        for key, value in needed.items():
+            if (counted := getattr(histogram, key)) != value:
+                raise InputError(f"histogram: {key} {counted}: is another model's, not {value}")
 
     @property
     def needs_groups(self) -> bool:
@@ -176,12 +173,8 @@ class TrainedModel(BaseModel):
         Raises:
             InputError: the table does not fit the schema, or has no column of groups.
         """
-        table, seen, needed = in_pandas(table), clipping or Clipping(), self.needs_groups
-        names = {str(name).strip() for name in table.columns}
-        if needed and (missing := [name for name in self.schema_.attributes if name not in names]):
-            why = "reads it to decide" if self.group_input else "decides by group"
-            raise InputError(f"{source}: column {missing[0]!r} is missing; the model {why}")
-        given = {"source": source, "rows_before": rows_before, "groups": needed}
+        seen = clipping or Clipping()
+        given = {"source": source, "rows_before": rows_before, "groups": self.needs_groups}
         x, s = encode_inputs(table, self.schema_, clipping=seen, **given)
         if clipping is None:
             seen.warn(source)
@@ -292,9 +285,7 @@ class TrainedModel(BaseModel):
 
     def _linear(self, feature: str) -> np.ndarray:
         if self.hidden:
-            raise InputError(
-                f"{feature}: the model has hidden layers; only linear models have them"
-            )
+            raise InputError(f"{feature}: only linear models have them, without hidden layers")
         return np.asarray(self.theta)
 
     def to_sklearn(self) -> Pipeline:
@@ -364,9 +355,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     body = parse_object(text, source)
     coefficients = body.pop(COEFFICIENTS, None)
     if body.pop("sha256", None) != _checksum(body):
-        raise InputError(
-            f"{source}: not a model file, or altered since it was written (sha256 differs)"
-        )
+        raise InputError(f"{source}: not a model file, or altered since (sha256 differs)")
     model = parse_as(json.dumps(body), TrainedModel, source)
     _check_shapes(model, source)
 
@@ -378,22 +367,10 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
         theta = np.abs(model.theta)
         score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
     if not score <= MAX_SCORE:
-        raise InputError(
-            f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
-            f" {MAX_SCORE:g}, which no trained model needs"
-        )
-    if coefficients is not None and (model.hidden or not _close(coefficients, model.coefficients)):
+        raise InputError(f"{source}: theta: scores could be {score:.3g}, above {MAX_SCORE:g}")
+    if coefficients is not None and (model.hidden or coefficients != model.coefficients):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
-
-
-def _close(document: object, coefficients: dict[str, float]) -> bool:
-    """Return whether a file shows these coefficients, up to rounding."""
-    if not isinstance(document, dict) or document.keys() != coefficients.keys():
-        return False
-    claimed, computed = [document[name] for name in coefficients], [*coefficients.values()]
-    numbers = all(isinstance(value, float) for value in claimed)
-    return numbers and np.allclose(claimed, computed, rtol=1e-9, atol=0.0)
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:
@@ -480,8 +457,8 @@ def predict(
         raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
-        given: Any = {"source": source, "rows_before": rows_before or 0}
-        ids, table = take_ids(table, id_column, schema, **given)
+        before = rows_before or 0
+        ids, table = take_ids(table, id_column, schema, source=source, rows_before=before)
     x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)

@@ -227,3 +227,9 @@ def quick() -> sf.DistillConfig:
 def fair_release() -> sf.Release:
     """That of the table of two groups, for tests that need one, whatever it holds."""
     return sf.distill_table(TABLE, SCHEMA, QUICK).release
+
+
+@pytest.fixture
+def text_only(monkeypatch):
+    """Pages without figures, which take most of the time."""
+    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)

@@ -10,6 +10,7 @@ import synthfair as sf
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.metrics_file import Cost, MetricsFile, SplitTable, write_metrics
+from synthfair.report.page import write_report
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, learning_rate=0.02)
 
@@ -66,6 +67,13 @@ def copied(run, folder, **changes):
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(json.dumps(metrics))
     return folder
+
+
+def page_of(*folders, max_gap=None):
+    """The text of the page on some runs."""
+    page = folders[0] / "page.html"
+    write_report(folders, page, max_gap=max_gap, force=True)
+    return page.read_text()
 
 
 def tables(text, title):

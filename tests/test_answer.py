@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from report_runs import copied, edited, tables, write_run
+from report_runs import copied, edited, page_of, tables, write_run
 
 import synthfair as sf
 from synthfair.fairness.intervals import LabelCounts
@@ -21,20 +21,12 @@ from synthfair.report.answer import (
     verdict,
 )
 from synthfair.report.figures import answer_series
-from synthfair.report.page import write_report
 from synthfair.report.results import overviews, read_results
 
 
 def asked(folders, max_gap=None):
     (overview,) = overviews(read_results(folders))
     return answer(overview, max_gap)
-
-
-def page_of(folders, limit=None):
-    """The text of the page on some runs."""
-    page = folders[0] / "page.html"
-    write_report(folders, page, max_gap=limit, force=True)
-    return page.read_text()
 
 
 def metric(value, low, high):
@@ -47,12 +39,6 @@ def plain(tmp_path):
     run = write_run(tmp_path / "run")
     changes = {"accuracy": metric(0.9, 0.88, 0.92), "spd": metric(0.2, 0.15, 0.25)}
     return edited(run, tmp_path / "plain", constant_classifier={"accuracy": 0.7}, **changes)
-
-
-@pytest.fixture
-def text_only(monkeypatch):
-    """Pages without figures, which take most of the time."""
-    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
 
 
 @pytest.fixture
@@ -87,7 +73,7 @@ def test_sentence_and_cost_are_made_of_the_numbers(plain, fair):
         " all has 0.70."
     )
     said = "Fairness costs 0.050 [0.022, 0.078] of accuracy. Without"
-    assert said in page_of([plain, fair], 0.1)
+    assert said in page_of(plain, fair, max_gap=0.1)
 
 
 SPD = Metric(0.12, 0.02, 0.24)
@@ -175,7 +161,7 @@ def test_what_is_asked_in_place_of_a_gap_over_all_rows_is_said(asked, words):
 def test_a_gain_is_no_loss_and_a_small_one_may_be_chance(plain, fair):
     edited(fair, fair, accuracy=metric(0.91, 0.89, 0.93))
     said = "Fairness costs -0.010 [-0.038, 0.018] of accuracy, so it may be chance"
-    assert said in page_of([fair, plain])
+    assert said in page_of(fair, plain)
 
 
 @pytest.mark.usefixtures("text_only")
@@ -183,7 +169,7 @@ def test_without_a_reference_no_cost_is_made_up(plain, fair, tmp_path):
     alone = asked([fair])
     assert np.isnan(alone.cost.value)
     assert "ithout" not in alone.sentence
-    assert "give this report a run without a penalty" in page_of([fair])
+    assert "give this report a run without a penalty" in page_of(fair)
     other = copied(plain, tmp_path / "other", steps=7)  # unlike in more than the weight
     assert np.isnan(asked([fair, other]).cost.value)
     assert "The model was trained without a penalty." in asked([plain]).sentence
@@ -200,8 +186,7 @@ def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, f
     (series,) = (one for one in answer_series(found, overview) if one.hollow)
     assert series.x == [Metric(0.2, 0.15, 0.25)]
     assert series.y == [Metric(0.9, 0.88, 0.92)]
-    write_report(fair, tmp_path / "r.html")
-    ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "accuracy and gap")
+    ((_, *rows),) = tables(page_of(fair), "accuracy and gap")
     assert ("no penalty", "0.900 [0.880, 0.920]", "0.200 [0.150, 0.250]") in rows
 
 
@@ -250,7 +235,7 @@ def test_several_seeds_give_means_and_say_so(fair, tmp_path):
     edited(twin, twin, spd=metric(-0.05, -0.12, 0.02))
     found = asked([fair, twin])
     assert found.subject.gap_size == pytest.approx((0.04, 0.0, 0.1))
-    assert "Means over 2 seeds" in page_of([fair, twin])
+    assert "Means over 2 seeds" in page_of(fair, twin)
 
 
 def test_the_best_of_several_is_the_most_accurate_within_the_limit(plain, fair, tmp_path):
@@ -273,7 +258,7 @@ def test_the_best_of_several_is_the_most_accurate_within_the_limit(plain, fair, 
 
 def lines(folders, limit=None):
     """The texts of the page's tiles."""
-    text = page_of(folders, limit)
+    text = page_of(*folders, max_gap=limit)
     parts = re.findall(r"<section><h2>(?:Diff|Acc|Test).*?</h2>(.*?)</section>", text)
     return [tuple(re.findall(r"<p[^>]*>(.*?)</p>", part)) for part in parts]
 
@@ -303,8 +288,7 @@ def test_an_undefined_gap_is_not_measured(fair, tmp_path):
     gap, _, rows = lines([fair])
     assert gap == ("unknown", "Not measured")
     assert len(rows) == 2
-    write_report(fair, tmp_path / "r.html")
-    assert "Not measured." in (tmp_path / "r.html").read_text()
+    assert "Not measured." in page_of(fair)
 
 
 # Models that decide like one label for everybody
@@ -344,8 +328,7 @@ def test_nobody_is_told_yes_for_a_model_that_selects_nobody(plain, fair, tmp_pat
     found = asked([run], 0.1)
     assert found.verdict == "not usable"
     assert found.sentence.startswith("Not usable: it decides like one label for everybody (selects")
-    write_report([run], tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+    page = page_of(run)
     assert re.search(r'data-verdict="not usable">Not usable: it decides', page)
     assert "Yes, by this measure" not in page
     assert re.search(r"<td[^>]*>\s*not usable\s*</td>", page)
@@ -401,9 +384,8 @@ def test_a_model_that_reads_the_group_says_so(fair, tmp_path):
             folder = edited(fair, tmp_path / f"{i} {reads}", **changes)
             found = asked([folder]).sentence
             assert ("The model reads the group to decide. Accuracy" in found) is reads
-            write_report([folder], page := tmp_path / "page.html", force=True)
             words = f"; the model {'reads' if reads else 'does not read'} the group;"
-            assert words in page.read_text()
+            assert words in page_of(folder)
     thresholds = {"notion": "statistical_parity", "alpha": 0.1}
     folder = edited(fair, tmp_path / "by", config={}, decision=thresholds)
     assert "The model reads the group to decide." in asked([folder]).sentence

@@ -64,7 +64,7 @@ def test_a_release_is_compared_on_the_real_rows_alone():
 
 
 @pytest.mark.parametrize("labels", ["balanced", "copy"])
-@pytest.mark.parametrize("start", ["range", "real"])
+@pytest.mark.parametrize("start", ["range", "normal"])
 def test_the_order_of_a_blind_problem_does_not_tell_a_rows_group(labels, start):
     """Without a penalty a blind model knows no group, and whoever knows x and y learns none."""
     real = encode(make_table(n=121), make_schema())

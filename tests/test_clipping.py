@@ -35,7 +35,7 @@ def test_what_is_clipped_is_counted_over_all_parts(parts):
     table = TABLE.assign(income=[-1.0] * 30 + [50.0] * 100 + [101.0] * 70)
     seen = counted(table, parts)
     assert seen.rows == 200
-    assert seen.columns == {"income": (0.0, 100.0, 0.15, 0.35)}  # age is refused, not clipped
+    assert seen.clipped() == {"income": (0.0, 100.0, 0.15, 0.35)}  # age is refused, not clipped
 
 
 def test_bounds_themselves_and_missing_values_are_not_clipped():
@@ -43,7 +43,7 @@ def test_bounds_themselves_and_missing_values_are_not_clipped():
     schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"income": column}})
     seen, table = Clipping(), TABLE.assign(income=[0.0, 100.0, np.nan, 100.5] * 50)
     encode(table, schema, clipping=seen)
-    assert seen.columns["income"].share == 0.25
+    assert seen.clipped()["income"].share == 0.25
 
 
 def test_counting_changes_no_number():
@@ -107,7 +107,7 @@ def test_every_release_counts_each_row_once_and_sends_nothing_of_it(config, fold
     run = Run(on_rows=seen.append)
     distill_file(folder / "rows", folder / "schema.json", output, config, run=run)
     assert seen[0].rows == 200  # once however often they are read
-    assert seen[0].columns["income"].above == 1
+    assert seen[0].clipped()["income"].above == 1
     assert "clip" not in read_release(output, SCHEMA).header.model_dump_json(
         exclude={"table_schema"}
     )
@@ -123,7 +123,7 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
     before, seen = sorted(folder.rglob("*")), []
 
     def stop(clipping):
-        seen.append(clipping.columns["income"].above)
+        seen.append(clipping.clipped()["income"].above)
         raise KeyboardInterrupt
 
     paths = folder / "rows", folder / "schema.json", folder / "out.parquet"

@@ -392,11 +392,7 @@ class TestMethodsInRounds:
         assert found | expected == found
 
     def test_settings_that_a_comparison_or_a_method_does_not_have_are_refused(self):
-        with pytest.raises(sf.InputError, match="also: comparisons constrain one attribute"):
-            round_settings("fpfl", sf.DistillConfig(), {"also": ("home",)})
-        with pytest.raises(
-            sf.InputError, match="method two_phase: notion: Input should be 'statistical_parity'"
-        ):
+        with pytest.raises(sf.InputError, match="^notion: Input should be 'statistical_parity'"):
             round_settings("two_phase", sf.DistillConfig(notion="equal_opportunity"))
 
 

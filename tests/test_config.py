@@ -70,13 +70,13 @@ def test_bad_flags_are_called_flags(tmp_path):
 def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_others():
     with pytest.raises(InputError) as refused:
         load_settings(sf.ServerConfig, None, {"rho": 1.0, "max_gap": 0.1})
-    assert str(refused.value).startswith("flags: rho, max_gap: give one; a search for max_gap")
+    assert str(refused.value).startswith("flags: rho, max_gap: give one; a search for a gap")
     assert not re.search(r"whole file|got|\{", str(refused.value))
 
 
 def test_no_such_file(tmp_path):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
-    with pytest.raises(InputError, match="deep.toml: not settings: .*nested too deeply"):
+    with pytest.raises(InputError, match="deep.toml: not TOML"):
         load_release_config(tmp_path / "deep.toml")
     with pytest.raises(InputError, match="none.toml: cannot read"):
         load_release_config(tmp_path / "none.toml")

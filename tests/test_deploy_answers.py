@@ -243,6 +243,6 @@ def test_a_federation_file_may_not_be_large_or_a_link(tmp_path, federation, monk
     (tmp_path / "other.json").write_bytes(federation)
     linked = Downloads(("federation.json", tmp_path / "other.json"))
     assert session._fetch(linked, "job-1", tmp_path / "out") is None
-    monkeypatch.setattr(session, "METRICS_BYTES", len(federation) - 1)
+    monkeypatch.setattr(session, "MAX_METRICS_BYTES", len(federation) - 1)
     with pytest.raises(InputError, match="larger than"):
         session._fetch(Downloads(("federation.json", federation)), "job-1", tmp_path / "out")

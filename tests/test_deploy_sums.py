@@ -12,7 +12,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.aggregator_site import read_aggregators
+from synthfair.deploy.job_sums import read_aggregators
 from synthfair.deploy.party import Party
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.errors import InputError

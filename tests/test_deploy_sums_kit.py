@@ -93,7 +93,7 @@ def unready(path, name):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("no key", "keygen --aggregator --output"), ("others may read", "chmod 600"),
+    [("no key", "synthfair keygen"), ("others may read", "chmod 600"),
      ("no answers", "not the folder"), ("no clients", "cannot read"),
      ("limits", "allow no task")],
 )  # fmt: skip

@@ -150,7 +150,7 @@ class TestExactSums:
             train(large, channel, REFINE, most_rows=1300)
 
     def test_the_rows_of_the_largest_site_must_be_public(self, world):
-        with pytest.raises(ValueError, match="most_rows: refine counts sites by their rows"):
+        with pytest.raises(ValueError, match="most_rows: refine needs the rows"):
             train(world, channel_of(world), REFINE, most_rows=None)
 
 
@@ -491,7 +491,7 @@ def test_a_site_does_not_count_as_more_rows_than_it_may_have(request, where, set
 
 @pytest.mark.parametrize("settings", [TRAIN, DP_SGD, FAIR_SGD, TWO_PHASE])
 def test_where_sites_count_by_rows_a_job_names_the_most(settings):
-    with pytest.raises(ValueError, match=f"most_rows: {settings['method']} counts sites by"):
+    with pytest.raises(ValueError, match=f"most_rows: {settings['method']} needs"):
         TrainJob(train=settings, least_rows=ROWS)
     with pytest.raises(ValueError, match="most_rows: must be at least least_rows"):
         TrainJob(train=settings, least_rows=ROWS, most_rows=ROWS - 1)

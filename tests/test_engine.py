@@ -149,7 +149,7 @@ def test_rounds_have_noise_of_their_own_that_only_the_seed_tells():
     sums = {}
     for seed in (0, 0, 1, 2**90):
         done = engine.run(
-            Sum(), users, Cohorts.everyone(9), rounds=3, seed=seed, protection=Protection(1.0, 5.0)
+            Sum(), users, Cohorts(9, 9), rounds=3, seed=seed, protection=Protection(1.0, 5.0)
         )
         if seed in sums:
             np.testing.assert_array_equal(sums[seed], done.history.total)
@@ -169,7 +169,7 @@ class Drawing(SumOneByOne):
 def test_each_user_of_each_round_has_a_key_of_its_own():
     """Variance of 100 sums within 5 standard errors; with one key for all it would be 81."""
     _, _, users = population()
-    total = engine.run(Drawing(), users, Cohorts.everyone(9), rounds=50, seed=0).history.total
+    total = engine.run(Drawing(), users, Cohorts(9, 9), rounds=50, seed=0).history.total
     assert abs(total.var() / 9 - 1) < 5 * np.sqrt(2 / 100)
     assert len(np.unique(total)) == 100
 

@@ -37,8 +37,6 @@ def test_names_may_hold_any_letter_and_stand_once():
     assert list(sf.evaluate(some_model(), dict.fromkeys(names, table)).per_client) == names
     with pytest.raises(InputError, match="control characters"):
         sf.evaluate(some_model(), {"a\x1b[2J": table})
-    with pytest.raises(InputError, match="^tables: two are called '1'$"):
-        sf.evaluate(some_model(), {1: table, "1": table})
 
 
 def test_labels_are_counted_by_group():
@@ -87,7 +85,7 @@ def test_without_labels_nothing_in_json_speaks_of_them():
 
 def test_labels_in_some_tables_alone_are_refused():
     tables = {"a": make_table(), "b": make_table().drop(columns="paid")}
-    with pytest.raises(InputError, match="b: has no column 'paid' of labels, .* apart"):
+    with pytest.raises(InputError, match="b: no column 'paid', as other tables have"):
         sf.evaluate(some_model(), tables)
 
 

@@ -44,7 +44,7 @@ def average(clients, *, rounds, protection=UNPROTECTED, **settings):
     algorithm = FedAvg(model=LogisticRegression(N_INPUTS), lambda_theta=1.0, **settings)
     curved = algorithm.bound(local_steps=1, clip=None)  # which do not matter to it
     algorithm = algorithm.bound(learning_rate=float(safe_rate(curved, users)))
-    everyone = Cohorts.everyone(len(users))
+    everyone = Cohorts(len(users), len(users))
     return run(algorithm, users, everyone, rounds=rounds, seed=0, protection=protection)
 
 
@@ -86,8 +86,9 @@ def test_what_passes_its_optimum_at_full_speed_has_not_settled():
     drift = average(CLIENTS, rounds=1500, momentum=0.98).history.drift
     small = np.flatnonzero(drift <= MAX_SETTLED_DRIFT)
     passing = next(i for i in small if i + 1 not in small) + 1
-    assert not FedAvgRecord(drift[:passing]).settled
-    assert FedAvgRecord(drift).settled
+    method = FedAvg(cohorts=Cohorts(2, 2))
+    assert not method.converged(FedAvgRecord(drift[:passing]))
+    assert method.converged(FedAvgRecord(drift))
 
 
 def test_users_who_differ_end_elsewhere_with_local_steps_and_settle():
@@ -112,7 +113,7 @@ def test_users_count_by_their_rows_or_alike(clip, weights):
     rows = [UserRows(c.a, c.s[:, None], c.y, jnp.ones(len(c.y))) for c in CLIENTS]
     alone = [slope(jnp.zeros(N_INPUTS), own) for own in rows]
     users, algorithm = users_of(CLIENTS), algorithm.bound(clip=clip)
-    found = run(algorithm, users, Cohorts.everyone(2), rounds=1, seed=0).state.params
+    found = run(algorithm, users, Cohorts(2, 2), rounds=1, seed=0).state.params
     np.testing.assert_allclose(found, -0.1 * np.average(alone, axis=0, weights=weights), rtol=1e-9)
 
 

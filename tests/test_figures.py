@@ -115,8 +115,8 @@ def test_the_same_numbers_give_the_same_bytes():
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r'pip install "synthfair\[report\]"'):
+    monkeypatch.setattr("synthfair.errors.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'synthfair\[report\]'"):
         draw([])
 
 

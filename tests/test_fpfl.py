@@ -39,7 +39,7 @@ def run_all(algorithm, *, rounds, users=USERS, **start):
     """All users in every round, from another state if asked for."""
     begun = engine.start(algorithm, users, 0)
     begun = begun._replace(state=begun.state._replace(**start))
-    everyone = Cohorts.everyone(len(users))
+    everyone = Cohorts(len(users), len(users))
     return engine.run(algorithm, users, everyone, rounds=rounds, seed=0, progress=begun)
 
 
@@ -236,7 +236,8 @@ def test_a_group_that_cohorts_seldom_hold_is_not_taken_for_unfairly_treated(memo
     a = np.column_stack([rng.normal(size=(n, 2)), np.zeros(n), np.ones(n)])
     y = np.where(rng.random(n) < 1 / (1 + np.exp(-2 * a[:, 0])), 1.0, -1.0)
     users = make_users(a, s, y, np.arange(n))
-    algorithm = Fpfl(model=MODEL, parity=Parity(), alpha=0.25, memory=memory, multiplier_rate=0.5)
+    parity = Parity("equal_opportunity")
+    algorithm = Fpfl(model=MODEL, parity=parity, alpha=0.25, memory=memory, multiplier_rate=0.5)
     done = engine.run(algorithm, users, Cohorts(n, 60, "poisson"), rounds=200, seed=1)
     right = np.mean((a @ algorithm.params(done.state) > 0) == (y > 0))
     assert right > 0.78  # 0.80 without a constraint

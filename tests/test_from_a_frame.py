@@ -10,7 +10,6 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.cli import make_app
 from synthfair.errors import InputError
-from synthfair.settings import load_settings
 
 SCHEMA = make_schema()
 CLIENTS = [make_table(300, seed=seed) for seed in (0, 1)]
@@ -79,7 +78,7 @@ def test_a_penalty_by_name_is_that_of_the_settings(sent):
     config = sf.ServerConfig(penalty="selection_rate", rho=3.0)
     by_name = sf.pool_and_train(sent, SCHEMA, sf.ServerConfig(rho=3.0), penalty="selection_rate")
     assert by_name.theta == sf.pool_and_train(sent, SCHEMA, config).theta
-    config = sf.DistillConfig(rho=3.0, steps=2, n_synthetic=24)
+    config = sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=24)
     fair = sf.distill_table(CLIENTS[0], SCHEMA, config, penalty="selection_rate").release
     assert fair.header.config == config.replace(penalty="selection_rate")
     assert fair.header.config.rho_o == 3.0
@@ -168,16 +167,6 @@ def test_settings_are_shown_as_the_call_that_makes_them(config):
     kinds = (sf.DistillConfig, sf.ServerConfig, sf.SurrogateConfig)
     assert eval(repr(config), {kind.__name__: kind for kind in kinds}) == config
     assert config.replace(seed=3) == type(config)(**config.given, seed=3)
-
-
-def test_a_weight_has_two_names(tmp_path):
-    assert sf.DistillConfig(rho=3.0) == sf.DistillConfig(rho_o=3.0)
-    assert sf.ServerConfig(rho_o=3.0) == sf.ServerConfig(rho=3.0)
-    assert sf.DistillConfig(rho_o=3.0).replace(rho=5.0).rho_o == 5.0
-    with pytest.raises(InputError, match="rho_o, rho: two names of one setting"):
-        sf.DistillConfig(rho=1.0, rho_o=2.0)
-    (tmp_path / "c.toml").write_text("rho = 3.0")
-    assert load_settings(sf.DistillConfig, tmp_path / "c.toml", {"rho_o": 5.0}).rho_o == 5.0
 
 
 @pytest.mark.parametrize("given", ["a.parquet", 3, [3], {"a": "a.parquet"}])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthfair.errors import InputError
-from synthfair.measure.collection import make_collection, read_collection, write_collection
+from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 
 COLLECTION = make_collection(("f", "m"), RandomizedValue(2, 1.0, 1.0))
@@ -16,8 +16,8 @@ LAPLACE = make_collection(("f", "m"), LaplaceValue(2, 1.0, 1.0), lower=0.0, uppe
 
 
 def test_a_written_file_is_read_back(tmp_path):
-    write_collection(LAPLACE, tmp_path / "gap.json")
-    assert read_collection(tmp_path / "gap.json") == LAPLACE
+    LAPLACE.write(tmp_path / "gap.json")
+    assert Collection.read(tmp_path / "gap.json") == LAPLACE
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_file_that_claims_too_much_is_refused(tmp_path, changes, message):
     document = LAPLACE.model_dump(mode="json") | changes
     (tmp_path / "gap.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=message) as caught:
-        read_collection(tmp_path / "gap.json")
+        Collection.read(tmp_path / "gap.json")
     assert "gap.json" in str(caught.value)
 
 
@@ -45,7 +45,7 @@ def test_a_file_that_claims_too_much_is_refused(tmp_path, changes, message):
 def test_another_file_is_refused(tmp_path, content):
     (tmp_path / "gap.json").write_text(content)
     with pytest.raises(InputError, match="gap.json"):
-        read_collection(tmp_path / "gap.json")
+        Collection.read(tmp_path / "gap.json")
 
 
 def test_fingerprints_differ_and_stay_the_same_between_versions():

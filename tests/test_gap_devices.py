@@ -16,10 +16,10 @@ from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.collection import (
     NO_VALUE,
+    Collection,
     make_collection,
     perturb_rates,
     perturb_records,
-    read_collection,
 )
 from synthfair.measure.mechanisms import RandomizedValue
 from synthfair.privacy.noise import seeded
@@ -82,7 +82,7 @@ def aggregated(tmp_path):
     plan = ["--groups", "a", "b", "--epsilon", "6", "--clients", "99", "--output"]
     assert main(["gap", "plan", *plan, flags[0]]) == 0
     values = [0.9] * 500 + [0.4] * 500
-    reports = perturb_records(read_collection(tmp_path / "g.json"), ["a", "b"] * 500, values)
+    reports = perturb_records(Collection.read(tmp_path / "g.json"), ["a", "b"] * 500, values)
     pd.DataFrame(reports).to_csv(flags[1], index=False)
     assert main(["gap", "aggregate", *flags[:2], "--output", flags[2]]) == 0
     return tmp_path / "gaps.json"
@@ -164,13 +164,13 @@ class TestCommands:
         for i in range(12):
             flags = ["--group", "fm"[i % 2], "--value", "0.5"] + (header if i == 0 else [])
             assert main(["gap", "perturb", str(gap_file), *flags]) == 0
-        mark = read_collection(gap_file).fingerprint
+        mark = Collection.read(gap_file).fingerprint
         (tmp_path / "r.csv").write_text(f"{capsys.readouterr().out}{'0' * 32},{mark},f,3\n")
         out = tmp_path / "found.json"
         flags = [str(gap_file), str(tmp_path / "r.csv"), "--output", str(out)]
         assert main(["gap", "aggregate", *flags]) == 0
         said = capsys.readouterr()
-        assert "row 13" in said.err.replace("\n", " ")
+        assert "row 13" in " ".join(said.err.split())
         assert "groups with fewer than 100 reports: f (" in said.err
         document = json.loads(out.read_text())
         assert [group["name"] for group in document["groups"]] == ["f", "m"]
@@ -190,7 +190,7 @@ class TestCommands:
         path, names = tmp_path / "g.json", [f"g{i}" for i in range(30)]
         flags = ["--epsilon", "8", "--clients", "1000", "--output", str(path)]
         assert main(["gap", "plan", "--groups", *names, *flags]) == 0
-        reports = perturb_records(read_collection(path), names * 10, [0.5] * 300)
+        reports = perturb_records(Collection.read(path), names * 10, [0.5] * 300)
         pd.DataFrame(reports).to_csv(tmp_path / "r.csv", index=False)
         capsys.readouterr()
         out = tmp_path / "out.json"

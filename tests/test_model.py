@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synthfair.distill.losses import regularized_hessian, regularized_loss, squared_norm
+from synthfair.distill.losses import regularized_loss, squared_norm
+from synthfair.distill.solvers import regularized
 from synthfair.model import LinearModel, Rows, logistic
 
 
@@ -106,7 +107,7 @@ def test_the_hessian_is_that_of_automatic_differentiation(model, weight):
     rows, theta = weighted_rows(weight), np.linspace(-1.0, 1.0, 4)
     loss = lambda theta: regularized_loss(model, theta, rows, 0.3)  # noqa: E731
     found, expected = jax.jit(
-        lambda theta: (regularized_hessian(model, theta, rows, 0.3), jax.hessian(loss)(theta))
+        lambda theta: (regularized(model, rows, 0.3).hessian(theta), jax.hessian(loss)(theta))
     )(theta)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 

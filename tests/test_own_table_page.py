@@ -11,7 +11,7 @@ import pandas as pd
 
 from synthfair.cli import main
 from synthfair.data.datasets import configs_folder
-from synthfair.data.draft import MAX_CATEGORIES, MAX_CODE_VALUES, MIN_SHARE
+from synthfair.data.draft import MAX_CATEGORIES, MAX_CODES, MIN_SHARE
 from synthfair.data.encode import encode
 from synthfair.data.schema import (
     MAX_COLUMNS,
@@ -81,6 +81,6 @@ def test_the_page_names_every_key_and_its_example_has_each():
 
 def test_the_page_names_the_limits():
     assert PAGE.count(f"{MAX_COLUMNS:,}") == 4
-    assert f"up to {MAX_CODE_VALUES} values" in PAGE
+    assert f"up to {MAX_CODES} values" in PAGE
     assert f"more than {MAX_CATEGORIES} values" in PAGE
     assert f"at least {MIN_SHARE:.0%}".replace("%", " %") in PAGE

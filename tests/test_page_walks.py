@@ -95,7 +95,7 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
     walk("keygen", *each("client_0", "client_1"))
     walk("secure plan")
     walk("answer", {"rows": "rows_0"}, {"rows": "rows_1", "client_0": "client_1"})
-    walk("secure add")  # --check
+    walk("secure add")  # without --output
     walk("secure add", {}, {"aggregator_0": "aggregator_1", "sum_0": "sum_1"})
     walk("secure open")
     counts = json.loads((tmp_path / "histogram.json").read_text())["counts"]

@@ -114,7 +114,7 @@ def test_skew_gives_training_rows_in_random_order():
         ({"test_fraction": float("nan")}, "test fraction = nan"),
         (
             {"clients": 40, "skew": 0.01},
-            r"client \d+: [01] rows? cannot .* \d+ more.*make fewer clients of more rows",
+            r"clients .* in all.: cannot .*make fewer clients of more rows",
         ),
         ({"min_rows": 51}, "min_rows = 51: no client has as many; the largest has"),
     ],
@@ -148,15 +148,11 @@ def test_one_client_for_each_value():
 @pytest.mark.parametrize(
     ("column", "settings", "said"),
     [
-        ("hospital", {}, "client 'tiny': 1 row cannot be split into training and test rows"),
-        (
-            "i",
-            {},
-            r"client '0': 1 row cannot .* \(nor those of 35 more\); make fewer .*min_rows",
-        ),
-        ("ward", {}, "column 'ward': the table has none of this name; it has hospital, i"),
+        ("hospital", {}, "clients tiny: cannot be split into training and test rows"),
+        ("i", {}, r"clients 0, 1, 10, 11, 12, ... .36 in all\): cannot .*; make fewer .*min_rows"),
+        ("ward", {}, "column 'ward': must be one of hospital, i"),
         ("hospital", {"min_rows": 21}, "no client has as many; the largest has 20"),
-        ("hospital", {"min_rows": 2, "test_fraction": 0.9}, "'missing': 5 rows"),
+        ("hospital", {"min_rows": 2, "test_fraction": 0.9}, "clients missing, south: cannot"),
         ("hospital", {"seed": -1}, "seed = -1: must be at least 0"),
     ],
 )
@@ -186,7 +182,7 @@ def test_files_of_named_clients(tmp_path, table, schema):
         "client_.._x_test.csv", "client_.._x_train.csv",
         "client_St._Mary_North_test.csv", "client_St._Mary_North_train.csv", "schema.json",
     ]  # fmt: skip
-    with pytest.raises(InputError, match="clients 'a/b' and 'A_B' would have the same files"):
+    with pytest.raises(InputError, match=r"two would have the files client_a_b_\*"):
         write_clients({"a/b": part, "c": part, "A_B": part}, schema, tmp_path / "more")
 
 

@@ -15,13 +15,8 @@ from test_trained import some_model
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.postprocess import (
-    choose_decision,
-    read_histogram,
-    read_weights,
-    write_histogram,
-)
-from synthfair.postprocess.histogram import MAX_HISTOGRAM_BYTES, Origin
+from synthfair.postprocess import RowWeights, ScoreHistogram, choose_decision
+from synthfair.postprocess.histogram import Origin
 from synthfair.postprocess.thresholds import NoisyShare
 from synthfair.privacy.noise import laplace_variance
 from synthfair.report.result_tables import alpha_warning
@@ -45,8 +40,8 @@ def folder(tmp_path):
     counted = histogram_of(scores, rows.s, rows.y, model=model.sha256, **fields)
     plain = histogram_of(scores, rows.s, rows.y, 1, model=None, **fields)
     write_model(model, tmp_path / "model.json")
-    write_histogram(counted, tmp_path / "histogram.json")
-    write_histogram(plain, tmp_path / "counts.json")
+    counted.write(tmp_path / "histogram.json")
+    plain.write(tmp_path / "counts.json")
     table.assign(who=[f"{i:04d}" for i in range(600)]).to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "schema.json").write_text(model.schema_.to_json())
     table.to_csv(tmp_path / "plain.csv", index=False)
@@ -183,7 +178,7 @@ def test_files_that_are_no_surrogates_give_no_thresholds(folder, capsys):
 
 
 def test_a_gap_above_alpha_by_more_than_its_error_is_warned_of(folder, capsys):
-    chosen = choose_decision(read_histogram(folder / "histogram.json"), "equalized_odds", 0.05)
+    chosen = choose_decision(ScoreHistogram.read(folder / "histogram.json"), "equalized_odds", 0.05)
     gap, alpha = chosen.gap.value, chosen.decision.alpha
     assert gap <= alpha
     for error, excess, warned in ((0.01, 0.009, False), (0.01, 0.011, True), (0, 1e-12, False)):
@@ -201,8 +196,8 @@ def test_a_gap_above_alpha_by_more_than_its_error_is_warned_of(folder, capsys):
 
 def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
     def key(alpha="0", **changes):
-        counted = read_histogram(folder / "histogram.json").model_copy(update=changes)
-        write_histogram(counted, folder / "histogram.json")
+        counted = ScoreHistogram.read(folder / "histogram.json").model_copy(update=changes)
+        counted.write(folder / "histogram.json")
         assert thresholds(folder, "--alpha", alpha, "--randomized", "--force") == 0
         return read_model(folder / "fair.json").decision.key
 
@@ -213,7 +208,7 @@ def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
         {"variance": 1e-9},
     ):
         assert key(**changes) == first
-    (low, *others), *groups = read_histogram(folder / "histogram.json").counts
+    (low, *others), *groups = ScoreHistogram.read(folder / "histogram.json").counts
     counts = (((low[0] + 1, *low[1:]), *others), *groups)
     assert key(counts=counts) != first
 
@@ -270,10 +265,10 @@ def write_altered(folder, **changes):
         ({"variance": -1}, "variance"),
         ({"variance": 1e9}, "three standard deviations of the noise"),
         ({"more": 0}, "more: unknown key"),
-        (origin(CLAIM), "variance: 0: the noise of the guarantee has 3.68"),
-        (origin(CLAIM | {"epsilon": 0.5}) | {"variance": 3.68}, "the guarantee has 15.6"),
-        (origin(CLAIM | {"relation": "replace"}) | {"variance": 3.68}, "guarantee has 15.6"),
-        (origin({"epsilon": 1.0, "relation": "replace"}), "the noise of the guarantee has 0"),
+        (origin(CLAIM), "variance: 0; the guarantee's is 3.68"),
+        (origin(CLAIM | {"epsilon": 0.5}) | {"variance": 3.68}, "the guarantee's is 15.6"),
+        (origin(CLAIM | {"relation": "replace"}) | {"variance": 3.68}, "guarantee's is 15.6"),
+        (origin({"epsilon": 1.0, "relation": "replace"}), "the guarantee's is 0"),
         (origin({"epsilon": 1.0}), "origin.guarantees.0.relation: missing"),
         (origin({"guarantee": "rho-zCDP"}), "origin.guarantees.0.epsilon: missing"),
         (origin(CLAIM | {"epsilon": True}), "origin.guarantees.0.epsilon"),
@@ -286,11 +281,11 @@ def test_hostile_histograms_leave_nothing(folder, changes, complaint, capsys):
     assert not (folder / "fair.json").exists()
 
 
-@pytest.mark.parametrize("read", [read_histogram, read_weights])
+@pytest.mark.parametrize("read", [ScoreHistogram.read, RowWeights.read])
 def test_no_more_of_a_file_is_read_than_it_may_have(folder, read):
     with (folder / "large.json").open("wb") as file:
-        file.truncate(MAX_HISTOGRAM_BYTES + 1)  # no room on the disk
-    with pytest.raises(InputError, match=f"larger than the {MAX_HISTOGRAM_BYTES} bytes"):
+        file.truncate(ScoreHistogram.max_file_bytes + 1)  # no room on the disk
+    with pytest.raises(InputError, match=f"larger than the {ScoreHistogram.max_file_bytes} bytes"):
         read(folder / "large.json")
 
 
@@ -313,7 +308,7 @@ def test_flags_that_cannot_be(folder, more, complaint, capsys):
 def test_weights_are_made_shown_and_trained_with(folder, capsys):
     argv = ["thresholds", f"{folder}/counts.json", "--weights", "kamiran_calders"]
     assert main([*argv, "--output", f"{folder}/w.json"]) == 0
-    found = read_weights(folder / "w.json")
+    found = RowWeights.read(folder / "w.json")
     shown = capsys.readouterr().out
     assert all(f"{weight:.4g}" in shown for pair in found.weights for weight in pair)
     argv = ["train", f"{folder}/plain.csv", "--schema", f"{folder}/schema.json", "--rounds", "3"]
@@ -329,9 +324,9 @@ def test_weights_are_made_shown_and_trained_with(folder, capsys):
 
 
 def test_weights_of_nobody_are_refused(folder, capsys):
-    counted = read_histogram(folder / "counts.json")
+    counted = ScoreHistogram.read(folder / "counts.json")
     changed = (counted.counts[0], (counted.counts[1][0], (-2,)))
-    write_histogram(counted.model_copy(update={"counts": changed}), folder / "bad.json")
+    counted.model_copy(update={"counts": changed}).write(folder / "bad.json")
     argv = ["thresholds", f"{folder}/bad.json", "--weights", "published"]
     assert main([*argv, "--output", f"{folder}/none.json"]) == 2
     assert "rows with group 'b' and label +1: counted -2" in capsys.readouterr().err

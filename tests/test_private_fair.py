@@ -136,7 +136,7 @@ def test_what_records_depend_on_makes_another_purchase(paths, change):
     other = CONFIG.replace(**change)
     for config in (CONFIG, other):
         if "relation" in change and config is other:
-            with pytest.raises(InputError, match="all releases of a ledger must have the same"):
+            with pytest.raises(InputError, match="needs a ledger of its own"):
                 distill_file(*paths, config, **options)
         else:
             distill_file(*paths, config, **options)
@@ -174,7 +174,7 @@ def test_damaged_records_are_refused_and_measured_anew_once_they_are_deleted(pat
     distill_file(*paths, CONFIG)
     (stored,) = paths[0].parent.glob("*.bought")
     stored.write_bytes(stored.read_bytes()[:500])
-    with pytest.raises(InputError, match="bought: .* damaged, or of another version"):
+    with pytest.raises(InputError, match="bought: damaged, or of another version"):
         distill_file(*paths, CONFIG, force=True)
     stored.unlink()
     distill_file(*paths, CONFIG, force=True)

@@ -116,7 +116,7 @@ def test_a_header_says_what_is_disclosed(settings, word):
         (
             lambda t: t,
             {"table_schema": OTHER},
-            "'age': upper: 80.0 in .*, 90.0 in .*same schema file",
+            "'age': upper: 80.0 in .*, 90.0 in ",
         ),
         (lambda t: t, {"clients": 3}, "clients: unknown key"),
         (lambda t: t, {"version": "\x1b[2J"}, "version"),

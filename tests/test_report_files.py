@@ -29,9 +29,7 @@ def run(tmp_path_factory):
     ("changes", "complaint"),
     [
         ({"accuracy": 0.9}, "accuracy"),
-        ({"n_test": 0}, "n_test"),
         ({"surprise": 1}, "surprise: unknown key"),
-        ({"by_group": {"x=0": {"n": -1}}}, "by_group"),
         (
             {"by_group": {"x=0": RATES | {"n": -1}}},
             "by_group.x=0.n: .*greater than or equal to 0; got -1",
@@ -46,19 +44,7 @@ def run(tmp_path_factory):
             {"spd": {"value": 1e300, "low": 0, "high": 0}},
             "spd.value: .*less than or equal to 1; got 1e\\+300",
         ),
-        (
-            {"accuracy": {"value": -0.5, "low": 0, "high": 0}},
-            "accuracy.value: .*greater than or equal to 0",
-        ),
-        (
-            {"covariance": {"value": 1e300, "low": 0, "high": 0}},
-            "covariance.value: .*less than or equal to 1000000000000",
-        ),
         ({"covariance": {"value": float("inf"), "low": 0, "high": 0}}, "not JSON: Infinity"),
-        (
-            {"cost": {"users": 2, "rounds": -1, "bytes_sent": 1}},
-            "cost.rounds: .*greater than or equal to 0",
-        ),
         ({"cost": {"users": 2, "rounds": None, "bytes_sent": 1}}, "cost.rounds"),
         (
             {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"spd": 3}}}},
@@ -73,7 +59,6 @@ def run(tmp_path_factory):
         ({"asked": {"by": "gap"}}, "asked: amounts: gap needs at least one"),
         ({"asked": {"by": "nothing", "amounts": [1]}}, "asked: amounts: nothing has none"),
         ({"guarantee": {"epsilon": 1}}, "guarantee.relation: missing"),
-        ({"by_group": {}}, "by_group"),
         ({"config": {}}, "config"),
         ({"per_client": {}}, "per_client"),
         ({"method": "a\x1b[2Jb"}, "method: must be on one line, without control characters"),
@@ -83,7 +68,6 @@ def run(tmp_path_factory):
             r"influence.releases.*: must be on one line",
         ),
         ({"schema_hash": "short"}, "schema_hash"),
-        ({"rows": {"client_0": {}, "client_1": {}}}, "rows: must be those of each client"),
         ({"client_gaps": {"spd": {"nobody": NULL}}}, "client_gaps: must be of clients in per_cl"),
         ({"asked": {"by": "weight", "client_gap": 2}}, "asked.client_gap"),
         ({"rows": {"nobody": ROWS}}, "rows: must be those of each client"),

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from browser import headless, needs_browser
-from report_runs import CONFIG, copied, edited, tables, write_runs
+from report_runs import CONFIG, copied, edited, page_of, tables, write_runs
 from scipy.stats import binomtest
 from test_export import additive, linear
 
@@ -32,12 +32,6 @@ def page(runs, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     write_report(runs, path)
     return path
-
-
-@pytest.fixture
-def text_only(monkeypatch):
-    """Pages without figures, which take most of the time."""
-    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
 
 
 def shown(value):
@@ -88,14 +82,8 @@ def test_the_numbers_are_those_of_metrics_json(page, runs):
 
 def test_the_overview_is_mean_and_standard_deviation(page, runs):
     ((titles, *rows),) = tables(page.read_text(), "all runs")
-    assert titles[4:] == (
-        "fairness setting",
-        "runs",
-        "rounds",
-        "bytes sent",
-        "seconds",
-        "converged",
-    )
+    costs = "rounds", "bytes sent", "seconds", "converged"
+    assert titles[4:] == ("fairness setting", "runs", *costs)
     found = {(row[0], row[4]): row for row in rows}
     for folders, run in (
         (runs[::2], ("single-shot", "penalty weight 0")),
@@ -126,19 +114,32 @@ def test_a_model_next_to_the_run_shows_what_each_column_adds(runs, tmp_path):
 def test_what_no_run_has_is_left_out(runs, tmp_path):
     """As of a server, which does not know rounds, bytes and seconds."""
     unknown = dict.fromkeys(("cost", "seconds", "converged"))
-    write_report([edited(runs[0], tmp_path / "u", **unknown)], tmp_path / "r.html")
-    ((titles, *_),) = tables((tmp_path / "r.html").read_text(), "all runs")
+    text = page_of(edited(runs[0], tmp_path / "u", **unknown))
+    ((titles, *_),) = tables(text, "all runs")
     assert titles[4:] == ("fairness setting", "runs")
 
 
+NULL = {"value": None, "low": None, "high": None}
+FEW = {"town=c": {"n": 7, "positive": 3, "negative": 4}}
+
+
 @pytest.mark.usefixtures("text_only")
-def test_small_groups_are_named_and_gaps_without_them_said(runs, tmp_path):
-    small = {"town=c": {"n": 7, "positive": 3, "negative": 4}}
-    folder = edited(runs[0], tmp_path / "s", small_groups=small, min_group_rows=40)
-    write_report(folder, tmp_path / "r.html")
-    text = (tmp_path / "r.html").read_text()
-    assert "town=c (7 rows, 3 of them with the positive label). Fewer than 40 count" in text
-    assert "Gaps leave out groups with fewer than 40 test rows" in text
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"small_groups": FEW, "min_group_rows": 40},
+            "town=c (7 rows, 3 of them with the positive label). Fewer than 40 count",
+        ),
+        ({"min_group_rows": 40}, "Gaps leave out groups with fewer than 40 test rows"),
+        ({"converged": False}, "The pooled training did not converge"),
+        ({"converged": False}, '<td class="words">NO</td>'),
+        ({"spd": NULL}, "<td>undefined</td>"),
+        ({"warnings": ["the gap is 0.2."]}, '<p class="warn">The gap is 0.2.</p>'),
+    ],
+)
+def test_what_a_run_says_of_itself_is_on_the_page(changes, said, runs, tmp_path):
+    assert said in page_of(edited(runs[0], tmp_path, **{"table": None} | changes))
 
 
 @pytest.mark.usefixtures("text_only")
@@ -146,19 +147,10 @@ def test_influences_say_what_stands_out(runs, tmp_path):
     moved = {"scores": 0.5, "relative": 0.25, "spd": None, "outlier": False}
     influence = {"outliers_above": None, "releases": {"a": moved, "b": moved | {"outlier": True}}}
     folder = edited(runs[0], tmp_path / "i", influence=influence)
-    write_report(folder, tmp_path / "r.html", force=True)
-    (rows,) = tables((tmp_path / "r.html").read_text(), "How far each release moves the model")
+    (rows,) = tables(page_of(folder), "How far each release moves the model")
     assert rows[0] == ("release", "scores", "relative", "SPD", "remarks")
     assert rows[1] == ("a", "0.500", "0.250", "undefined", "")
     assert rows[2][-1] == "OUTLIER"
-
-
-@pytest.mark.usefixtures("text_only")
-def test_what_did_not_converge_is_said(runs, tmp_path):
-    write_report([edited(runs[0], tmp_path / "u", converged=False)], tmp_path / "r.html")
-    text = (tmp_path / "r.html").read_text()
-    assert tables(text, "all runs")[0][1][-1] == "NO"
-    assert "did not converge" in text
 
 
 def test_disclosures_are_reported(page, runs):
@@ -189,19 +181,14 @@ def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_
     assert write_report(runs, path) == [path]
     text = html.unescape(path.read_text())
     assert "<figure>" not in text
-    assert 'It has no figures: figures need matplotlib: pip install "synthfair[report]".' in text
+    assert "It has no figures: they need matplotlib; pip install 'synthfair[report]'." in text
 
 
 @pytest.mark.usefixtures("text_only")
 def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
     """But in what they may open: settings."""
     warned = edited(runs[0], tmp_path / "w", warnings=["the gap is 0.2, and 0.1 was asked for."])
-    write_report(warned, tmp_path / "r.html")
-    assert (
-        '<p class="warn">The gap is 0.2, and 0.1 was asked for.</p>'
-        in (tmp_path / "r.html").read_text()
-    )
-    for text in (page.read_text(), (tmp_path / "r.html").read_text()):
+    for text in (page.read_text(), page_of(warned)):
         shown = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
         while (
             closed := re.sub(r"<details>(?:(?!<details).)*?</details>", "", shown, flags=re.DOTALL)
@@ -215,12 +202,10 @@ def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
 @pytest.mark.usefixtures("text_only")
 def test_the_page_names_the_model_and_its_clients_and_is_that_of_a_copy(runs, tmp_path):
     folder = copied(runs[0], tmp_path / "loans")
-    write_report(folder, tmp_path / "r.html")
-    page = (tmp_path / "r.html").read_text()
+    page = page_of(folder)
     assert "Model loans, of 2 clients." in page
     os.utime(folder / "metrics.json", (1e9, 1e9))  # as a copy has another date
-    write_report(folder, tmp_path / "r.html", force=True)
-    assert (tmp_path / "r.html").read_text() == page
+    assert page_of(folder) == page
 
 
 def test_one_run_of_several_is_open(page, runs):
@@ -325,22 +310,13 @@ def test_hostile_names_are_shown_and_not_run(name, runs, tmp_path):
 def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     metrics = json.loads((runs[0] / "metrics.json").read_text())
     part = next(iter(metrics["per_client"].values()))
-    nothing: dict[str, dict[str, float]] = {}
-    changes = {"per_client": {"all clients": part}, "rows": None, "client_gaps": nothing}
-    folder = edited(runs[0], tmp_path, **changes)
-    write_report(folder, tmp_path / "r.html")
-    ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "Metrics by client")
+    changes: dict[str, object] = {"per_client": {"all clients": part}, "rows": None}
+    changes["client_gaps"] = {}
+    text = page_of(edited(runs[0], tmp_path, **changes))
+    ((_, *rows),) = tables(text, "Metrics by client")
     assert [row[:1] + tuple(row[1].split()[:1]) for row in rows] == [
         ("all clients", f"{m['accuracy']['value']:.3f}") for m in (metrics, part)
     ]
-
-
-@pytest.mark.usefixtures("text_only")
-def test_undefined_metrics_are_said_to_be(runs, tmp_path):
-    nothing = {"value": None, "low": None, "high": None}
-    folder = edited(runs[0], tmp_path / "u", spd=nothing)
-    write_report([folder, runs[1]], tmp_path / "r.html")
-    assert "<td>undefined</td>" in (tmp_path / "r.html").read_text()
 
 
 def test_runs_of_one_name_keep_their_plots_apart(runs, tmp_path):

@@ -154,5 +154,5 @@ def test_delta_and_epsilon_are_inverse(sums):
 
 @pytest.mark.parametrize("kinds", [[], [POISSON, FIXED]])
 def test_what_cannot_be_composed_is_refused(kinds):
-    with pytest.raises(InputError, match="must be at least one, and all of samples drawn alike"):
+    with pytest.raises(InputError, match="give some, of samples drawn alike"):
         Composition.of((sums, 1.0) for sums in kinds)

@@ -12,7 +12,7 @@ import synthfair as sf
 from examples import secure_sums
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.postprocess.histogram import read_histogram
+from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.ledger import Ledger
 from synthfair.trained import input_names
 
@@ -74,11 +74,11 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     assert "20 numbers over 3 clients" in said
     assert "a standard deviation of 0.851 rows" in said
     assert "more than 5.71 rows" in said  # 3 sqrt(5) times as many
-    assert f"Task {sf.secure.read_task(folder / 'task.json').id.hex()}\n" in said
+    assert f"Task {sf.secure.SumTask.read(folder / 'task.json').id.hex()}\n" in said
     for client in range(3):
         assert share(folder, client, *model) == 0
     for role in range(2):
-        assert add(folder, role, "--check") == 0
+        assert add(folder, role) == 0
         assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
     private = [*(folder / "sent").iterdir(), *folder.glob("sum_?.json")]
     assert [path.stat().st_mode & 0o777 for path in private] == [0o600] * (3 * 2 + 2)
@@ -86,15 +86,15 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     said = capsys.readouterr().out
     for words in ("3 clients", "Nothing was answered", "epsilon", "one row", "collude"):
         assert words in said
-    task = sf.secure.read_task(folder / "task.json").id.hex()
-    assert said.count(f"Task {task}\n") == 3 + 2 * 2 + 1  # share, add --check and add, open
+    task = sf.secure.SumTask.read(folder / "task.json").id.hex()
+    assert said.count(f"Task {task}\n") == 3 + 2 * 2 + 1  # share, add twice, open
     assert said.count("holds against") == 3 + 2 * 2 + 1
-    partial = sf.secure.read_partial_sum(folder / "sum_0.json")
+    partial = sf.secure.PartialSum.read(folder / "sum_0.json")
     assert said.count(f"list has the hash {partial.clients_hash}") == 2 * 2
-    found = read_histogram(folder / "histogram.json")
+    found = ScoreHistogram.read(folder / "histogram.json")
     exact = sum(
         sf.secure.count_table(
-            sf.secure.read_task(folder / "task.json").what,
+            sf.secure.SumTask.read(folder / "task.json").what,
             make_table(seed=i), make_schema(), model=sf.read_model(folder / "model.json"),
         )
         for i in range(3)
@@ -131,7 +131,7 @@ def test_counts_of_users_and_a_second_answer(folder, capsys):
     for role in range(2):
         assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
     assert open_both(folder) == 0
-    total = read_histogram(folder / "histogram.json")
+    total = ScoreHistogram.read(folder / "histogram.json")
     assert abs(total.array().sum() - 3 * 12 * 2) < 150  # 8 of scale 1
     assert total.origin.guarantees[0].rows_per_user == 2
     assert add(folder, 0, "--output", f"{folder}/again.json") == 0
@@ -167,12 +167,12 @@ def test_a_replaced_task_gets_no_shares(folder, capsys):
     assert plan(folder, *schema, "--force") == 0
     assert share(folder, 0, *schema, roles=(1, 0)) == 2
     assert share(folder, 0, *schema, "--most-epsilon", "1.9") == 2
-    assert add(folder, 0, "--check", "--most-epsilon", "1.9") == 2
+    assert add(folder, 0, "--most-epsilon", "1.9") == 2
     assert capsys.readouterr().err.count("epsilon = 2; must be at most 1.9") == 2
     assert not (folder / "sent").exists()
     assert not Ledger.for_table(folder / "client_0.csv").path.exists()
     assert share(folder, 0, *schema) == 0
-    assert add(folder, 0, "--check") == 2
+    assert add(folder, 0) == 2
     assert "of 1 clients; the task asks for 3" in capsys.readouterr().err
 
 
@@ -184,7 +184,7 @@ def test_without_a_limit_nothing_is_shared_or_answered(folder, capsys):
     argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in range(2))]
     assert main(argv) == 2
     assert "needs --sign, --aggregators and --most-epsilon" in capsys.readouterr().err
-    assert add(folder, 0, "--check", most=()) == 2
+    assert add(folder, 0, most=()) == 2
     assert "--most-epsilon requires" in capsys.readouterr().err
 
 
@@ -209,7 +209,7 @@ def test_check_lists_all_files_that_are_refused(folder, capsys):
     wrong = [folder / "sent" / f"client_{i}.to_0" for i in (0, 2)]
     for path in wrong:
         path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert add(folder, 0, "--check") == 2
+    assert add(folder, 0) == 2
     lines = capsys.readouterr().err.removeprefix("error: ").splitlines()
     assert [line.split(": ")[0] for line in lines] == list(map(str, wrong))
     assert all("not signed by" in line for line in lines)
@@ -288,8 +288,6 @@ def test_shares_and_answers_that_are_refused(folder, capsys):
     assert share(folder, 0, "--model", f"{folder}/model.json") == 0
     assert add(folder, 0, "--output", f"{folder}/sum_0.json") == 2
     assert "of 1 clients; the task asks for 3" in capsys.readouterr().err
-    assert add(folder, 0) == 2
-    assert "one of --output and --check" in capsys.readouterr().err
     assert not (folder / "sum_0.json").exists()
     assert not [*(folder / "aggregator_0.answers").glob("*.json")]
 
@@ -300,7 +298,7 @@ def test_the_example_runs(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "stated 0.276" in said
     assert "10" in said
-    found = read_histogram(tmp_path / "demo" / "histogram.json")
+    found = ScoreHistogram.read(tmp_path / "demo" / "histogram.json")
     assert found.origin.guarantees[0].simulated
     assert "a simulation" in " ".join(said.split())
     assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained

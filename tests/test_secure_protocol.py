@@ -15,17 +15,16 @@ from synthfair.release.keys import sign_bytes
 from synthfair.report.privacy_words import limits
 from synthfair.secure import (
     GroupCounts,
+    PartialSum,
     SumTask,
     UploadSum,
     answer,
     make_uploads,
     new_aggregator_secret,
     open_sums,
-    read_partial_sum,
     read_upload,
     receive,
     score_histogram,
-    write_task,
 )
 from synthfair.secure.aggregator import PARTIAL_SUM_DOMAIN, record_of
 from synthfair.secure.task import OWNER
@@ -310,7 +309,7 @@ class TestOpening:
         }.get(content, content)
         (tmp_path / "sum.json").write_text(content)
         with pytest.raises(InputError, match=message):
-            read_partial_sum(tmp_path / "sum.json")
+            PartialSum.read(tmp_path / "sum.json")
 
 
 class TestAnsweredOnce:
@@ -327,7 +326,7 @@ class TestAnsweredOnce:
 
     def test_a_kill_9_between_noise_and_answer_loses_nothing(self, tmp_path, group):
         """A real process, killed as it draws noise: nothing of it has left, and it answers later."""
-        write_task(group.task, tmp_path / "task.json")
+        group.task.write(tmp_path / "task.json")
         (tmp_path / "a.key").write_text(group.secrets[0].model_dump_json())
         records = group.records(tmp_path)
         for i in range(2):
@@ -335,9 +334,9 @@ class TestAnsweredOnce:
         code = f"""
 import os, pathlib, signal
 from synthfair.secure import aggregator
-from synthfair.secure import read_aggregator_secret, read_task
+from synthfair.secure import SumTask, read_aggregator_secret
 folder = pathlib.Path({str(tmp_path)!r})
-task, secret = read_task(folder / "task.json"), read_aggregator_secret(folder / "a.key")
+task, secret = SumTask.read(folder / "task.json"), read_aggregator_secret(folder / "a.key")
 received = aggregator.receive(task, secret, sorted(folder.glob("*.to_0")))
 type(task.what).noise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 aggregator.answer(task, secret, received, pathlib.Path({str(records)!r}))

@@ -25,11 +25,9 @@ from synthfair.secure import (
     noisy_sum,
     opened_sum,
     surrogate_from_sums,
-    write_task,
 )
 from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH
 from synthfair.secure.surrogate import next_tasks
-from synthfair.secure.task import MAX_TASK_BYTES
 from synthfair.surrogate.sums import anchor_rates
 from synthfair.task.messages import MAX_QUESTION_BYTES
 
@@ -187,7 +185,7 @@ class TestSums:
         assert theirs != sums[4].models
         given, rates = [], anchor_rates
         monkeypatch.setattr(
-            "synthfair.secure.surrogate.anchor_rates",
+            "synthfair.surrogate.records.anchor_rates",
             lambda thetas, *public: given.append(thetas) or rates(thetas, *public),
         )
         assert client_sums(asked)(in_memory(ROWS)).shape == (asked.length,)
@@ -307,7 +305,7 @@ class TestSurrogate:
     def test_what_cannot_be_is_refused(self, more, message):
         with pytest.raises(InputError, match=message):
             make_secure_surrogate(clients(2), settings(**more), SCHEMA)
-        with pytest.raises(InputError, match="there are none"):
+        with pytest.raises(InputError, match="clients: Input should be greater"):
             make_secure_surrogate([], settings(), SCHEMA)
 
 
@@ -391,18 +389,20 @@ class TestByFiles:
             total = opened[1][0].model_copy(update=update)
             what = task.what.model_copy(update={"opened": (total,) * 4})
             keys = {"what": what, "clients": ("f" * 64,) * clients}
-            write_task(task.model_copy(update=keys), path)
+            task.model_copy(update=keys).write(path)
             return path.stat().st_size
 
         least, entry, client = size(1, 1), size(2, 1) - size(1, 1), size(1, 2) - size(1, 1)
         assert entry > 4 * 19
         assert client > 5 * 64
         assert (
-            least + entry * MAX_LENGTH + client * MAX_CLIENTS < MAX_TASK_BYTES <= MAX_QUESTION_BYTES
+            least + entry * MAX_LENGTH + client * MAX_CLIENTS
+            < SumTask.max_file_bytes
+            <= MAX_QUESTION_BYTES
         )
 
     def test_a_task_file_without_a_name_or_schema_is_refused(self, opened, tmp_path):
-        write_task(parties(opened[0][0], clients=9).task, tmp_path / "task.json")
+        parties(opened[0][0], clients=9).task.write(tmp_path / "task.json")
         document = json.loads((tmp_path / "task.json").read_text())
         for key in ("name", "table_schema", "config", "clients"):
             changed = document | {"what": {k: v for k, v in document["what"].items() if k != key}}

@@ -17,8 +17,6 @@ from synthfair.secure import (
     new_aggregator_secret,
     read_aggregator_keys,
     read_aggregator_secret,
-    read_task,
-    write_task,
 )
 from synthfair.secure.task import OWNER, make_aggregator_keys, require_records
 
@@ -37,8 +35,8 @@ def group():
 
 class TestTask:
     def test_is_read_as_written_and_its_id_is_of_all_of_it(self, tmp_path, group):
-        write_task(group.task, tmp_path / "task.json")
-        assert read_task(tmp_path / "task.json") == group.task
+        group.task.write(tmp_path / "task.json")
+        assert SumTask.read(tmp_path / "task.json") == group.task
         vector = ClippedVectors(length=3, clip=1.0, step=0.1, rho=1.0)
         changes = [
             {"nonce": "1" * 64},
@@ -81,7 +79,7 @@ class TestTask:
         document = group.task.model_dump(mode="json") | change
         (tmp_path / "task.json").write_text(json.dumps(document))
         with pytest.raises(InputError, match=message):
-            read_task(tmp_path / "task.json")
+            SumTask.read(tmp_path / "task.json")
 
     def test_what_is_refused_is_not_shown_whole(self, group):
         with pytest.raises(InputError) as caught:
@@ -117,13 +115,14 @@ class TestAgreement:
 
     def test_vectors_have_no_guarantee_of_rows(self):
         with pytest.raises(InputError, match="sums vectors"):
-            parties(VECTORS).task.require_within(9.0)
+            parties(VECTORS).task.require_within(9.0, 1e-5)
 
     def test_another_relation_is_refused(self):
         """As the same epsilon with less noise."""
-        task = parties(COUNTS.model_copy(update={"relation": "replace"})).task
+        config = ROWS.config.replace(relation="replace")
+        task = parties(ROWS.model_copy(update={"config": config})).task
         with pytest.raises(InputError, match="relation = replace; must be add_or_remove"):
-            task.require_within(9.0)
+            task.require_within(9.0, 1e-5)
 
     def test_the_guarantee_holds_against_all_aggregators_but_one(self):
         facts = guarantee_facts(COUNTS.guarantee(3))

@@ -143,7 +143,7 @@ def test_memory_is_limited_for_all_releases_together(many, schema, monkeypatch):
     room = 3 * 3 * columns + 5
     monkeypatch.setattr(pooling, "MAX_CELLS", room)
     assert len(read_releases(many[:3], schema)) == 3
-    complaint = f"{many[3].name}: holds 3 rows of {columns} columns, {3 * columns} values;"
+    complaint = f"{many[3].name}: holds 3 rows of {columns} columns;"
     with pytest.raises(InputError, match=f"{complaint}.*leave 5"):
         read_releases(many[:4], schema)
 
@@ -182,7 +182,7 @@ def squared_hinge(margin):
 def test_a_custom_loss_must_be_given_to_the_server(releases, schema):
     name = "linear, squared_hinge loss"
     releases = {client: made_for(release, model=name) for client, release in releases.items()}
-    with pytest.raises(InputError, match=f"{name!r}.*pass that model"):
+    with pytest.raises(InputError, match=f"{name!r}"):
         sf.pool_and_train(releases, schema)
     trained = sf.pool_and_train(releases, schema, model=sf.LinearModel(squared_hinge))
     assert (trained.loss, trained.converged) == (name, True)

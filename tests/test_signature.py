@@ -75,9 +75,7 @@ def test_no_column_can_be_altered(tmp_path, column):
     old = pq.read_table(path)[column]
     new = {"(group)": [0, 0], "(label)": [1, 1]}.get(column, [0.25, np.nextafter(0.25, 1)])
     rewrite(path, set_column(column, pa.array(new, old.type)))
-    with pytest.raises(
-        InputError, match="r.parquet: altered since it was written: .*its metadata says"
-    ):
+    with pytest.raises(InputError, match="r.parquet: altered since it was written: sha256"):
         read_release(path, SCHEMA)
 
 
@@ -220,7 +218,7 @@ def pem(key, password=None):
         (b"", "not a private key"),
         (b"\x00\xff" * 40, "not a private key"),
         (b"a" * 10_001, "larger than the 10000 bytes"),
-        (pem(Ed25519PrivateKey.generate(), b"secret"), "without a password"),
+        (pem(Ed25519PrivateKey.generate(), b"secret"), "unencrypted"),
         (pem(generate_private_key(65537, 2048)), "another kind; must be Ed25519"),
     ],
 )
@@ -238,7 +236,7 @@ def test_public_key_files_that_are_not(keys, tmp_path):
     empty.mkdir()
     for path, complaint in (
         (garbage, "x.pub: not a public key"),
-        (keys / "ada.key", "ada.key: not a public key, the .pub file"),
+        (keys / "ada.key", "ada.key: not a public key"),
         (empty, "a folder without public keys"),
         (tmp_path / "none.pub", "none.pub: cannot read"),
     ):

@@ -381,7 +381,7 @@ def test_honest_refinements_of_public_tables_are_answered(name):
                 source=name,
                 least=(50, MIN_VALUE_ROWS),
             )
-        everyone = Cohorts.everyone(4)
+        everyone = Cohorts(4, 4)
         progress = run(algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress)
         state = progress.state
     assert state.decrement < 1e-3

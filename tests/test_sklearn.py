@@ -275,10 +275,10 @@ def test_a_fitted_model_is_pickled(fair):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"rho": -1.0}, r"FairLogisticRegression: rho: .* greater than or equal to 0; got -1.0"),
+        ({"rho": -1.0}, r"^rho: .* greater than or equal to 0; got -1.0"),
         ({"max_gap": 2.0}, "max_gap: .* less than 1; got 2.0"),
         ({"notion": "fair"}, "notion: .*got 'fair'"),
-        ({"bounds": (1, 0)}, r"column 'x0': upper is 0.0; it must be above lower"),
+        ({"bounds": (1, 0)}, "column 'x0': upper 0.0: must be .* above lower"),
         ({"bounds": ([0] * 3, [1] * 3)}, "bounds: .* must be a pair"),
         ({"bounds": {"age": (0, 1)}}, "bounds: X has no column 'age'"),
         ({"categories": {7: [0, 1]}}, "categories: X has no column 'x7'"),
@@ -301,7 +301,7 @@ def test_settings_that_are_not_allowed(change, expected):
         (Y, np.where(S == "a", None, S), "sensitive_features, row .*: missing"),
         (Y, np.full(N, "a"), "holds one group, 'a'; two are needed"),
         (np.full(N, "no"), S, "y: holds one class"),
-        (S, S, "fewer than two have rows with the positive label; equal_opportunity cannot"),
+        (S, S, "fewer than two have rows, of those that equal_opportunity compares"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:pos_label")

@@ -172,8 +172,8 @@ def test_ids_are_no_categories():
         read(x, np.arange(n) % 2, np.arange(n) % 2)
 
 
-def test_a_setting_is_named_with_its_estimator():
-    with pytest.raises(InputError, match="^Distiller: steps: .*; got 0"):
+def test_a_setting_is_named():
+    with pytest.raises(InputError, match="^steps: .*; got 0"):
         Distiller(steps=0).fit_resample(frame(1.0), Y, sensitive_features=S)
 
 

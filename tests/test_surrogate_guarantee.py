@@ -174,7 +174,10 @@ NAMES = r"must be \['histograms', 'tree', 'pairs', 'column_moments', 'anchors'\]
         (lambda said: altered(said, "pairs", sensitivity=0.5), "pairs: sensitivity 0.5"),
         (lambda said: altered(said, "tree", sensitivity=0.5), "tree: sensitivity 0.5; .* 1.00098"),
         (lambda said: altered(said, "tree", sensitivity=1.0), "tree: sensitivity 1; .* 1.00098"),
-        (lambda said: altered(said, "tree", times=1), "tree: 1 choices; must be 2"),
+        (
+            lambda said: altered(said, "tree", times=1),
+            "mechanism tree: .* for 2 choices",
+        ),
         (lambda said: altered(said, "tree", epsilon=0.5), "delta = .* more than the 1e-05"),
         (lambda said: altered(said, "tree", epsilon=1e-9), "multiple of 2.-20"),
         (lambda said: altered(said, "anchors", name="tree"), "mechanisms.*tree.*epsilon"),

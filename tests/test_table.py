@@ -14,7 +14,7 @@ from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.data.schema import RELEASE_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.measure.gaps_file import GapsFile, write_gaps
+from synthfair.measure.gaps_file import GapsFile
 from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
 from synthfair.report.release_tables import (
     clipping_table,
@@ -102,10 +102,10 @@ def federation():
 
 def inspected():
     header = Fake(
-        format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
+        format="synthfair/1", version="0.1", kind="surrogate", model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
         guarantee=None, hides_pairs=False, names=["income of a year", "age"],
-        own_columns=RELEASE_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
+        own_columns=RELEASE_COLUMNS, table_schema=Fake(hash="a" * 64, label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,
@@ -139,9 +139,7 @@ TABLES = {
     "compare": lambda: overview_tables(overview()),
     "deploy": lambda: federation_table(federation()),
     "client, clipped": lambda: clipping_table(
-        Fake(
-            clipped=lambda above: [(c, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)) for c in CLIENTS]
-        )
+        Fake(clipped=lambda: dict.fromkeys(CLIENTS, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)))
     ),
     "ledger": lambda: ledger_table(booked()),
     "inspect": lambda: inspection_table(inspected()),
@@ -221,7 +219,7 @@ def test_the_same_table_is_printed_at_several_widths():
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     gap = GAP | {"rate": "true_positive_rate"}
-    write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
+    gaps_file(sites=CLIENTS, gaps=[gap]).write(tmp_path / "gaps.json")
     deploy.tell(Fake(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text

@@ -292,15 +292,6 @@ def test_headers_that_are_none(tmp_path, calls, header, complaint):
     assert calls() < 5_000
 
 
-def test_repeated_names_are_all_named_with_their_places(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("income,age,income,town,age\n1,2,3,a,5\n")
-    with pytest.raises(
-        InputError, match="'age' appears more than once, as columns 2 and 5, and so do 'income'"
-    ):
-        read_raw_table(path)
-
-
 def test_parquet_has_limits_too(tmp_path):
     pq.write_table(pa.table({f"x{i}": [1] for i in range(10_001)}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="it has 10001 columns; at most 10000 are allowed"):

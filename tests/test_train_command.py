@@ -29,15 +29,6 @@ class TestCommand:
         assert main(self.args(there, *more)) == 0
         assert "Conditional on the phase-1 teacher" in capsys.readouterr().out
 
-    @pytest.mark.parametrize(("sampling", "warned"), [("fixed", True), ("poisson", False)])
-    def test_samples_of_fixed_size_are_said_to_need_more_noise(
-        self, there, capsys, sampling, warned
-    ):
-        more = ["--rows-per-user", "2", "--cohort", "20", "--sampling", sampling, "--clip", "1",
-                "--epsilon", "2", "--delta", "1e-4"]  # fmt: skip
-        assert main(self.args(there, *more)) == 0
-        assert ("prefer poisson" in " ".join(capsys.readouterr().err.split())) == warned
-
     def test_from_a_file_with_named_users_and_nothing_is_overwritten(self, there, capsys):
         args = self.args(there, "--user-column", "who", "--hidden", "3")
         assert main(args) == 0
@@ -85,7 +76,6 @@ class TestCommand:
                 "alpha, kappa: not read by fedavg",
             ),
             (["--method", "fair_sgd", "--clip", "1"], "clip: not read by fair_sgd"),
-            (["--method", "two_phase", "--end-to-end"], "end_to_end needs clip"),
             (["--method", "dp_sgd", "--secure"], "secure: not read by dp_sgd"),
             (
                 ["--rows-per-user", "2", "--clip", "1", "--epsilon", "2", "--delta", "0.5"],

@@ -96,7 +96,7 @@ def test_scores_without_bound_are_refused_before_anything_is_written(tmp_path, s
     argv = ["--data", f"{tmp_path}/t.csv", "--model", str(path), "--output", f"{tmp_path}/out"]
     for command in ("predict", "evaluate"):
         assert main([command, *argv]) == 2
-        assert "theta: scores could be as large as" in capsys.readouterr().err
+        assert "theta: scores could be" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -108,7 +108,7 @@ def test_the_largest_score_of_a_network_is_bounded(tmp_path):
         update={"inputs": model.inputs[:-1], "hidden": (layer,), "theta": (3e5, -3e5, 0.0)}
     )
     write_model(network, tmp_path / "m.json")
-    with pytest.raises(InputError, match="could be as large as 2.4e.12; must be at most 1e.12"):
+    with pytest.raises(InputError, match="could be 2.4e.12, above 1e.12"):
         read_model(tmp_path / "m.json")
 
 

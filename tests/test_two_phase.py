@@ -38,7 +38,7 @@ objective = jax.jit(lambda algorithm, *given: algorithm.objective(*given))
 
 
 def run_all(algorithm, users, rounds):
-    everyone = Cohorts.everyone(len(users))
+    everyone = Cohorts(len(users), len(users))
     return run(algorithm, users, everyone, rounds=rounds, seed=0)
 
 
@@ -126,7 +126,7 @@ def test_the_noise_of_the_private_teacher_is_as_stated():
 def test_noise_differs_from_round_to_round():
     users, seen = users_of(20, 60), []
     algorithm = DpSgd(model=NETWORK, clip=1.0, noise=50.0, batch=60, local_steps=3)
-    everyone = Cohorts.everyone(2)
+    everyone = Cohorts(2, 2)
     run(algorithm, users, everyone, rounds=3, seed=0, on_round=seen.append)
     first, second = (flat(b.state) - flat(a.state) for a, b in pairwise(seen))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.6

@@ -1,4 +1,12 @@
-"""The command line: a command is a typed function, which parses, calls, prints; no mathematics."""
+"""One group-fair model of organisations that may not share rows.
+
+In short:
+
+    python -m synthfair demo              shows it all on a real table
+    python -m synthfair COMMAND --help    explains a command
+"""
+
+# A command is a typed function, which parses, calls, prints; no mathematics.
 
 from __future__ import annotations
 
@@ -17,14 +25,6 @@ from synthfair.cli.show import warn
 from synthfair.errors import InputError, printable, reason
 
 __all__ = ["main", "make_app"]
-
-ABOUT = """Train one group-fair model across organisations that may not share rows.
-
-In short:
-
-    python -m synthfair demo              shows it all on a real table
-    python -m synthfair COMMAND --help    explains a command
-"""
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -73,7 +73,7 @@ def make_app(argv: Sequence[str] = ()) -> App:
     app = App(
         name="python -m synthfair",
         version=__version__,
-        help=ABOUT,
+        help=__doc__,
         help_epilogue=f"Exit codes: {', '.join(map(' '.join, codes))}.",
         help_format="markdown",  # of which a paragraph is broken between words
         help_formatter=Help(),

@@ -73,9 +73,9 @@ def answer(
     from synthfair.files import read_document
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
-    from synthfair.secure.task import MAX_TASK_BYTES
+    from synthfair.secure.task import SumTask
 
-    is_task = read_document(question, MAX_TASK_BYTES).get("format") != QUESTION_FORMAT
+    is_task = read_document(question, SumTask.max_file_bytes).get("format") != QUESTION_FORMAT
     trained_model, table_schema = model_and_schema(model, schema)
     book = Ledger(ledger or Ledger.for_table(data).path, again=again)
     site, key = Site(data, table_schema, book), read_signing_key(sign) if sign else None
@@ -100,11 +100,11 @@ def answer(
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure.part import part_task
     from synthfair.secure.summands import RowSums
-    from synthfair.secure.task import read_aggregator_keys, read_task
+    from synthfair.secure.task import read_aggregator_keys
     from synthfair.secure.upload import upload_bytes
     from synthfair.task.protocol import Run
 
-    task = read_task(question)
+    task = SumTask.read(question)
     task.require_agreed([read_aggregator_keys(path) for path in aggregators])
     task.require_within(most_epsilon, most_delta)
     if k_min and not (isinstance(task.what, RowSums) and task.what.config.k_min >= k_min):

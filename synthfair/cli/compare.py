@@ -74,7 +74,7 @@ def compare(
     from synthfair.jax_setup import start_jax
 
     split = Split(**vars(rule))
-    rows, table_schema = labelled_table(table, schema, sensitive, own=True)
+    rows, table_schema = labelled_table(table, schema, sensitive, check=True)
     start_jax()
     from rich.progress import track
 

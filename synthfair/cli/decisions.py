@@ -72,8 +72,8 @@ def thresholds(
     require_free(output, inputs=(*counts, model), force=force)
     first, *more = counts
     if weights and not (more or notion or model):
-        made = postprocess.make_weights(postprocess.read_histogram(first), weights)
-        postprocess.write_weights(made, output)
+        made = postprocess.make_weights(postprocess.ScoreHistogram.read(first), weights)
+        made.write(output)
         rows = [(group, *pair) for group, pair in zip(made.groups, made.weights, strict=True)]
         title = f"weights of rows, {weights}"
         say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))
@@ -84,7 +84,7 @@ def thresholds(
     if more or first.suffix == ".parquet":
         histogram = postprocess.surrogate_histogram(counts, trained_model)
     else:
-        histogram = postprocess.read_histogram(first)
+        histogram = postprocess.ScoreHistogram.read(first)
     trained_model.require_counted(histogram)
     choice = postprocess.choose_decision(histogram, notion, alpha, randomized=randomized)
     write_model(trained_model.model_copy(update={"decision": choice.decision}), output)

@@ -196,7 +196,7 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 def tell(run: JobResult, output: Path) -> None:
     """Show how a job went, and what its model reaches."""
-    from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
+    from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
     from synthfair.metrics_file import METRICS, read_metrics
     from synthfair.report.result_tables import evaluation_tables, federation_table, gap_table
 
@@ -209,5 +209,5 @@ def tell(run: JobResult, output: Path) -> None:
     if (metrics := output / METRICS).exists():
         say(evaluation_tables(read_metrics(metrics)))
     if (gaps := output / GAPS_NAME).exists():
-        say(gap_table(read_gaps(gaps)))
+        say(gap_table(GapsFile.read(gaps)))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

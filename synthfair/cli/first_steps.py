@@ -131,7 +131,7 @@ def split(
     from synthfair.data.partition import Split, write_clients
 
     split_rule = Split(**vars(rule))
-    rows, table_schema = labelled_table(table, schema, sensitive, own=True)
+    rows, table_schema = labelled_table(table, schema, sensitive, check=True)
     parts = split_rule.apply(rows, table_schema, seed=seed)
     for path in write_clients(parts, table_schema, output, force=force):
         say(str(path))
@@ -139,16 +139,16 @@ def split(
 
 
 def labelled_table(
-    name: str, schema_file: Path | None, sensitive: Sequence[str] | None, *, own: bool = False
+    name: str, schema_file: Path | None, sensitive: Sequence[str] | None, *, check: bool = False
 ) -> tuple[pd.DataFrame, Schema]:
     """Return a table's rows with a label, and its schema, by name or from files.
 
-    What is left out is warned of; of a file that is one's ``own``, also what is clipped, and values
-    that are refused are named by row in the file.
+    What is left out is warned of; with ``check``, also what is clipped, and values that are refused
+    are named by row in the file.
 
     Raises:
-        InputError: no such table, or a file without a schema, or one that cannot be read; or the
-            rows of an own file do not fit the schema.
+        InputError: no such table, or a file without a schema, or one that cannot be read; or,
+            with ``check``, rows that do not fit the schema.
     """
     from synthfair.data.datasets import SOURCES, load_dataset
     from synthfair.data.encode import encode_own, labelled
@@ -166,10 +166,10 @@ def labelled_table(
     schema = read_schema(schema_file)
     schema = schema if sensitive is None else schema.with_sensitive(sensitive)
     table = read_table(Path(name), schema)
-    if own:
+    if check:
         encode_own(table, schema, source=name)
     rows = labelled(table, schema)
-    if not own and (left_out := len(table) - len(rows)):
+    if not check and (left_out := len(table) - len(rows)):
         warn(f"{name}: {left_out} rows have no label, and are left out")
     return rows, schema
 

@@ -105,7 +105,7 @@ def plan(
     # The public file, and the measurement in words.
     collection = measure.make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
-        measure.write_collection(collection, output)
+        collection.write(output)
     kinds = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
     budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
     facts = {
@@ -168,7 +168,7 @@ def perturb(
     if (group is None) != (value is None) or (group and model):
         raise InputError("flags: group and value belong together, and are not for a model")
 
-    public = measure.read_collection(collection)
+    public = measure.Collection.read(collection)
     if model and table and rate:
         from synthfair.evaluation import encode_tests, pooled_scores, read_tests
         from synthfair.trained import read_model
@@ -226,14 +226,13 @@ def aggregate(
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
     from synthfair.measure.estimate import require_confidence
-    from synthfair.measure.gaps_file import write_gaps
     from synthfair.report.result_tables import estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:
         files = [source for source in sources if isinstance(source, Path)]
         require_free(output, inputs=(collection, *files), force=force)
-    public = measure.read_collection(collection)
+    public = measure.Collection.read(collection)
     require_confidence(confidence)  # before the reports are read, which may take hours
     sums = measure.aggregate_reports(sources, public, None if no_ids else measure.SeenIds())
     warn(*rejected_warnings(sums, public))
@@ -241,5 +240,5 @@ def aggregate(
     for line in document.warnings:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     if output:
-        write_gaps(document, output)
+        document.write(output)
     say(estimate_tables(document))

@@ -71,7 +71,7 @@ def inspect(
 
     known = read_schema(schema) if schema else None
     inspection = inspect_release(release, schema=known, keys=read_keys(keys) if keys else None)
-    say(inspection_table(inspection))
+    say(inspection_table(inspection, known))
     if inspection.problems:
         raise InputError("\n".join(inspection.problems))
 

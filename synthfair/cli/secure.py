@@ -110,9 +110,9 @@ def plan(
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
     from synthfair.release.settings import load_release_config
-    from synthfair.secure.summands import GroupCounts
-    from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
-    from synthfair.secure.task import make_task, read_aggregator_keys, write_task
+    from synthfair.secure.summands import GroupCounts, OpenedSum
+    from synthfair.secure.surrogate import next_tasks, surrogate_from_sums
+    from synthfair.secure.task import make_task, read_aggregator_keys
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
     trained_model, table_schema = model_and_schema(model, schema)
@@ -127,7 +127,8 @@ def plan(
         config: Any = load_release_config(surrogate, release="surrogate")
         if config.relation != "add_or_remove":  # which every answer would refuse
             raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
-        totals, release = read_opened(opened), output / "surrogate.parquet"
+        totals = [OpenedSum.read(path) for path in sorted(opened.glob("*.json"))] if opened else []
+        release = output / "surrogate.parquet"
         planned = next_tasks(totals, config, table_schema, keys, names, least=least)
         tasks = {output / f"{name}.json": task for name, task in planned.items()}
         if not tasks:
@@ -157,7 +158,7 @@ def plan(
         )
     require_free(*tasks, inputs=inputs, force=force)
     for path, task in tasks.items():
-        write_task(task, path)
+        task.write(path)
         say(f"Wrote {path}: {task.what.length} numbers over {len(task.clients)} clients.")
         say(f"Task {task.id.hex()}")
 
@@ -187,7 +188,6 @@ def add(
     output: Path | None = None,
     most_epsilon: float,
     most_delta: float = 1e-5,
-    check: bool = False,
     force: Force = False,
 ) -> None:
     r"""At an aggregator: verify uploads, add them up, add noise, and answer once.
@@ -200,32 +200,30 @@ def add(
 
         # verifies only, shows the hash of the list
         python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
-            --most-epsilon 1 --check
+            --most-epsilon 1
         python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
             --most-epsilon 1 --output sum_0.json
 
-    Aggregators must have the files of the same clients: compare what --check shows first. Before
-    any sum is published, publish the commitments to all of them, for open.
+    Aggregators must have the files of the same clients: compare what it shows without --output.
+    Before any sum is published, publish the commitments to all of them, for open.
 
     Args:
         uploads: Files of the clients, or folders, whose files for this aggregator are read.
         key: The aggregator's private keys.
-        output: The partial sum to write, e.g. sum_0.json.
+        output: The partial sum to write, e.g. sum_0.json. Without it uploads are only verified, and
+            nothing is answered or spent.
         most_epsilon: Most epsilon agreed.
         most_delta: Most delta agreed; counts have none.
-        check: Only verify; nothing is answered or spent.
     """
     from synthfair.cli.show import say
-    from synthfair.files import OWNER_ONLY, require_free, write_json
+    from synthfair.files import OWNER_ONLY, require_free
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator import answer, receive
-    from synthfair.secure.task import RECORDS, read_aggregator_secret, read_task
+    from synthfair.secure.task import RECORDS, SumTask, read_aggregator_secret
 
-    if check == (output is not None):
-        raise InputError("flags: give one of --output and --check")
     if output:
         require_free(output, inputs=(task, key, *uploads), force=force)
-    public_task, secret = read_task(task), read_aggregator_secret(key)
+    public_task, secret = SumTask.read(task), read_aggregator_secret(key)
     records = Path(os.path.realpath(key)).with_suffix(RECORDS)
     role = public_task.role_of(secret.public)
     public_task.require_within(most_epsilon, most_delta)
@@ -245,7 +243,7 @@ def add(
         return
     # The one answer to this task.
     partial = answer(public_task, secret, total, records)
-    write_json(output, partial.model_dump(mode="json"), mode=OWNER_ONLY)
+    partial.write(output, mode=OWNER_ONLY)
     if partial.clients_hash != total.clients_hash:
         say("The task was answered before, for other uploads: this is that answer.")
         clients = f"{len(partial.clients)} clients; their list has the hash {partial.clients_hash}"
@@ -280,24 +278,23 @@ def open_sums(
         output: JSON to write, e.g. histogram.json.
     """
     from synthfair.cli.show import say
-    from synthfair.files import require_free, write_json
-    from synthfair.postprocess.histogram import write_histogram
+    from synthfair.files import require_free
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure import aggregator
     from synthfair.secure.surrogate import opened_sum
-    from synthfair.secure.task import read_task
+    from synthfair.secure.task import SumTask
 
     require_free(output, inputs=(task, *sums), force=force)
-    public_task = read_task(task)
+    public_task = SumTask.read(task)
     summand: Any = public_task.what
-    partial = [aggregator.read_partial_sum(path) for path in sums]
+    partial = [aggregator.PartialSum.read(path) for path in sums]
     total = aggregator.open_sums(
         public_task, partial, commitments=commitments or None, sources=sums
     )
     if summand.kind == "rows":
-        write_json(output, opened_sum(summand, total).model_dump(mode="json"))
+        opened_sum(summand, total).write(output)
     else:
-        write_histogram(aggregator.score_histogram(summand, total), output)
+        aggregator.score_histogram(summand, total).write(output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

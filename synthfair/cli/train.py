@@ -143,7 +143,7 @@ def train(
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.federated.training import TRAINING_FILES
-    from synthfair.postprocess import read_weights
+    from synthfair.postprocess import RowWeights
     from synthfair.privacy.ledger import LEDGER_ENDING, Ledger
     from synthfair.report.answer import run_sentence
     from synthfair.report.result_tables import evaluation_tables, training_table
@@ -152,12 +152,6 @@ def train(
     if start:
         settings["start"] = read_start(start, table_schema)
     method_config = load_settings(TrainConfig, config, {"method": method} | settings)
-    private = all(method_config.get(key) is not None for key in ("epsilon", "cohort"))
-    if private and method_config.get("sampling") == "fixed":
-        warn(
-            "sampling = fixed takes about three to four times the noise of poisson at equal"
-            " epsilon: prefer poisson, unless everybody knows who takes part"
-        )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
     rule = {name: value for name, value in users.items() if value is not None} or {"clients": 2}
 
@@ -176,7 +170,7 @@ def train(
             users=rule,
             tests=tests,
             source=table,
-            weights=read_weights(weights) if weights else None,
+            weights=RowWeights.read(weights) if weights else None,
             force=force,
             again=again or is_public,
             noise_seed=insecure_noise_seed,

@@ -16,20 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.data.batches import Batches, from_files
-from synthfair.data.encode import (
-    Clipping,
-    Encoded,
-    content_digests,
-    content_sums,
-    in_content_order,
-)
+from synthfair.data.batches import Batches
+from synthfair.data.encode import Clipping, Encoded, content_digests
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
-from synthfair.distill import problem as outer
-from synthfair.distill.gap_search import Search
 from synthfair.distill.problem import (
-    OuterState,
     PenalizedLoss,
     Problem,
     StepRecord,
@@ -45,7 +36,7 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import MAX_FEATURE, Release, make_header
 from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 
 if TYPE_CHECKING:
     import optax
@@ -191,13 +182,10 @@ class FairTask:
         Raises:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
-        parts = [*from_files(site.data, site.schema, clipping=clipping).read()]
-        rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
-        require_rows(len(rows.y), source=str(site.data))
-        content = sum(map(content_sums, parts), np.zeros(3, np.uint64))
+        rows = read_rows(site, clipping)
+        require_rows(len(rows.real.y), source=str(site.data))
         precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
-        sha256 = f"{sha256_of((content,))} {precision}"
-        return ReadRows(in_content_order(rows), sha256)
+        return rows._replace(sha256=f"{rows.sha256} {precision}")
 
     def measured(
         self, real: Encoded | Batches, bought: bytes | None, run: Run
@@ -248,47 +236,38 @@ class FairTask:
                 may hold.
         """
         run.on_stage("distilling")
-        config, schema = self.config, self.schema
+        config, max_gap, history, taken = self.config, self.config.max_gap, [], 0
+        search: Any = None
         method = choose_method(problem, config, optimizer=self.optimizer)
-        state: OuterState | Search = outer.init(problem, method)
-        if (max_gap := config.max_gap) is None:
-            chunks = outer.run(problem, state, method, steps=config.steps)
-        else:
-            chunks = gap_search.run(problem, state, method, max_gap=max_gap, steps=config.steps)
-        parts, taken = [], 0
-        for state, records in chunks:
+        for search, records in gap_search.run(problem, method, max_gap=max_gap, steps=config.steps):
             taken += len(records.objective)
             is_finite = np.isfinite(records.objective).all()
-            if not (is_finite and np.abs(state.best.x).max() <= MAX_FEATURE):
+            if not (is_finite and np.abs(search.best.x).max() <= MAX_FEATURE):
                 raise InputError(
                     f"{run.source}: distillation diverged, by step {taken}: lower learning_rate,"
                     " rho_o or temperature, or raise lambda_theta (the inner problem must be"
                     " strictly convex)"
                 )
-            parts.append(records)
+            history.append(records)
             if run.progress:
                 run.progress(records, taken - 1, config.steps)
-        best, rho_o, tried, ended = state.best, config.rho_o, {}, True
-        if max_gap is not None:
-            _, rho_o, tried = cast(Search, state)
-            problem = gap_search.with_weight(problem, rho_o)
-            ended = gap_search.next_weight(tried, max_gap) is None
+        best, rho_o, tried = search
+        problem = gap_search.with_weight(problem, rho_o)
         kinds: Any = {"model": problem.model, "penalty": problem.objective.penalty}
         guarantee = self.buyer and self.buyer.guarantee
-        header = make_header(config, schema, **kinds, guarantee=guarantee)
+        header = make_header(config, self.schema, **kinds, guarantee=guarantee)
         s, y = np.asarray(problem.s), np.asarray(problem.y)
-        x = (
-            np.rint(np.asarray(best.x).T / FEATURE_GRID) * FEATURE_GRID
-        )  # of the file, and of what is checked
+        # On the grid, as in the file, and as it is checked.
+        x = np.rint(np.asarray(best.x).T / FEATURE_GRID) * FEATURE_GRID
         return Distillation(
             Release(header, x, s, y),
-            StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
+            StepRecord(*(np.concatenate(fields) for fields in zip(*history, strict=True))),
             jax.tree.map(np.asarray, best.record),
             float(outer_excess(problem, best)),
             rho_o,
             problem.params(best.theta),
             tried,
-            ended,
+            max_gap is None or gap_search.next_weight(tried, max_gap) is None,
         )
 
 

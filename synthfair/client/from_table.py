@@ -93,12 +93,11 @@ def distill_table(
     if isinstance(config, SurrogateConfig):
         from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
-        fair = {
-            "weight": weight, "model": model, "penalty": penalty, "optimizer": optimizer,
-            "progress": progress,
-        }  # fmt: skip
-        if given := [name for name, value in fair.items() if value is not None]:
-            raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
+        if any(value is not None for value in (weight, model, penalty, optimizer, progress)):
+            raise InputError(
+                "weight, model, penalty, optimizer, progress: not used for a surrogate; the server"
+                " trains"
+            )
         rows = cast(Batches, table)
         if hasattr(table, "columns"):
             rows = in_memory(encode_own(table, schema.plain, source=source))

@@ -17,7 +17,7 @@ from synthfair.data.batches import Batches, BatchesInOrder, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
 from synthfair.model import LinearModel
-from synthfair.privacy.guarantee import Guarantee, make_guarantee
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import DamagedError
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release, make_header
@@ -31,7 +31,7 @@ from synthfair.surrogate.records import (
 )
 from synthfair.surrogate.sums import SurrogateSpec, TableSums
 from synthfair.task.limits import Claim
-from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+from synthfair.task.protocol import ReadRows, Run, Task, fingerprint
 
 if TYPE_CHECKING:
     from synthfair.client.page import Site
@@ -83,11 +83,16 @@ class SurrogateTask:
     noise: RandomBytes = field(default=system_entropy)
 
     @cached_property
+    def spec(self) -> SurrogateSpec:
+        """The rules of the records; what an epsilon buys is the same with any seed."""
+        private = self.config.epsilon is not None
+        config = self.config.model_copy(update={"seed": 0}) if private else self.config
+        return SurrogateSpec(config, self.schema)
+
+    @property
     def guarantee(self) -> Guarantee | None:
         """The guarantee of the release, known before a row is read; None where it has none."""
-        if self.config.epsilon is None or self.noise is not system_entropy:
-            return None
-        return make_guarantee(self.config, self.schema)
+        return self.spec.guarantee if self.noise is system_entropy else None
 
     @property
     def task(self) -> Task:
@@ -96,19 +101,13 @@ class SurrogateTask:
         stated = guarantee and guarantee.model_dump_json()
         return Task(
             Claim("surrogate", config.epsilon, config.delta, k_min=config.k_min),
-            f"{self._measured.model_dump_json()} {self.schema.hash} {stated}",
+            f"{self.spec.config.model_dump_json()} {self.schema.hash} {stated}",
             self.answer,
             guarantee,
             self.measure if guarantee else None,
             8 * most_numbers(self.schema) + MAX_RECORDS_HEADER_BYTES,
             read_plain,
         )
-
-    @property
-    def _measured(self) -> SurrogateConfig:
-        """The settings that records depend on; what an epsilon buys is the same with any seed."""
-        private = self.config.epsilon is not None
-        return self.config.model_copy(update={"seed": 0}) if private else self.config
 
     def measure(self, rows: ReadRows, run: Run) -> bytes:
         """Return the records, packed; a noisy refusal as well, so that no other noise is tried."""
@@ -133,10 +132,9 @@ class SurrogateTask:
         """
         if bought:
             return _unpacked(bought)
-        spec = SurrogateSpec(self._measured, self.schema)
         try:
-            sums = read_sums(TableSums(real, spec, self.noise), spec, run.on_stage)
-            return surrogate_of(sums, spec)
+            sums = read_sums(TableSums(real, self.spec, self.noise), self.spec, run.on_stage)
+            return surrogate_of(sums, self.spec)
         except TooFewRowsError as error:
             raise TooFewRowsError(f"{run.source}: {error}", *error.arguments) from error
 
@@ -190,4 +188,4 @@ def read_plain(site: Site, clipping: Clipping) -> ReadRows:
         content, size = content + content_sums(batch), size + batch.x.size
         kept = [*kept, batch] if size <= MAX_KEPT_NUMBERS else []
     rows = BatchesInOrder(lambda: kept) if kept else from_files(site.data, plain)
-    return ReadRows(rows, sha256_of((content,)))
+    return ReadRows(rows, fingerprint(*content))

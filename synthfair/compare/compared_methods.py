@@ -9,22 +9,20 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair import federated
 from synthfair.client.fair_task import Distillation
 from synthfair.client.from_table import distill_table
 from synthfair.data.batches import in_memory
-from synthfair.data.encode import Encoded, encode, expand
+from synthfair.data.encode import Encoded, content_sha256, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError, refusal, require
+from synthfair.errors import InputError, require
 from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
 from synthfair.federated.fedavg import safe_rate
-from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
 from synthfair.model import Rows
 from synthfair.release.format import Release, release_bytes
@@ -37,7 +35,6 @@ from synthfair.server.pooling import (
 )
 from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
-from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 
 MAX_DUALITY_GAP = 1e-3
@@ -168,27 +165,22 @@ def round_settings(
         >>> round_settings("fpfl", sf.DistillConfig(rho_o=20.0)).alpha
         0.05
     """
-    kind, tolerance = federated.METHODS[method], _tolerance(config)
+    kind, amounts = federated.METHODS[method], _tolerance(config).amounts
     if given is None:
         given = {} if kind.local_passes else {"rounds": 1000, "learning_rate": 1.0}
-    if given.get("also"):
-        raise InputError("also: comparisons constrain one attribute only; see train")
     if config.groups_by:
         raise InputError(f"groups_by: {method} compares combinations of attributes alone")
-    changed = {
+    settings = {
         **given,
         "method": method,
         "notion": config.notion,
-        "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
+        "alpha": amounts[0] if amounts else 0.5,
         "group_input": config.group_input,
         "seed": config.seed,
-        **({} if tolerance.amounts else kind.unconstrained),
+        **({} if amounts else kind.unconstrained),
     }
-    kind = federated.METHODS[changed["method"]]  # without a constraint it may be another's
-    try:
-        return kind.model_validate({k: v for k, v in changed.items() if kind.reads(k)})
-    except ValidationError as error:
-        raise refusal(f"method {method}", error) from error
+    kind = federated.METHODS[settings["method"]]  # without a constraint it may be another's
+    return kind(**{key: value for key, value in settings.items() if kind.reads(key)})
 
 
 def _tolerance(config: DistillConfig) -> Target:
@@ -218,7 +210,11 @@ def surrogate(
 ) -> Fitted:
     """Make surrogates, and train with the penalty at the server over all of them."""
     settings = config.records.model_copy(update={"seed": config.seed})
-    clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
+    clients = (
+        federation.schema.hash,
+        federation.names,
+        *(content_sha256([rows]) for rows in federation.plain),
+    )
     start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
     shared = {} if shared is None else shared
     if key in shared:
@@ -237,15 +233,14 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     near = surrogate(federation, config, **more)
-    model, sent = refine_model(
-        cast(TrainedModel, near.model),
-        _users(federation, config),
-        _penalty(federation, config),
-        rho=config.rho_o,
-        c=server_config(config).C,
-        exchanges=N_EXCHANGES,
+    start, c = cast(TrainedModel, near.model).theta, server_config(config).C
+    method = federated.Refine(
+        start=start, rounds=N_EXCHANGES, rho=config.rho_o, C=c, group_input=config.group_input
     )
-    cost = Cost(near.cost.users, 1 + N_EXCHANGES, near.cost.bytes_sent + sent)
+    data = _user_data(federation, method)
+    method = method.plan(data).bound(gap=_penalty(federation, config))
+    model, _, cost, *_ = federated.train_rounds(data, method)
+    cost = Cost(cost.users, 1 + cost.rounds, near.cost.bytes_sent + cost.bytes_sent)
     return _fitted(model, federation, cost, near.target)._replace(seconds=near.seconds)
 
 
@@ -368,14 +363,22 @@ def _weight(config: DistillConfig) -> Target:
     return Target(by="weight", amounts=(config.rho_o,))
 
 
-def _users(federation: Federation, config: DistillConfig) -> federated.Users:
-    """Return the clients with their training rows."""
-    a, s, y, _ = _rows(concatenated(federation.train), federation, config)
-    return federated.make_users(np.asarray(a), np.asarray(s), np.asarray(y), federation.user)
-
-
 def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
-    return Cost(len(federation.train), 1, _users(federation, config).nbytes)
+    """Return what it costs to send all training rows to one place, groups as 32-bit numbers."""
+    a, s, y, _ = _rows(concatenated(federation.train), federation, config)
+    return Cost(len(federation.train), 1, a.nbytes + 4 * len(s) + y.nbytes)
+
+
+def _user_data(
+    federation: Federation,
+    method: federated.TrainConfig,
+    users: Mapping[str, Any] | None = None,
+) -> federated.UserData:
+    """Return the training rows as a method in rounds reads them; users are the clients or drawn."""
+    rows, user = concatenated(federation.train), federation.user
+    if users is not None:
+        user = federated.draw_users(len(rows.y), seed=method.seed, **users)
+    return federated.make_user_data(rows, user, federation.schema, method)
 
 
 # Rounds
@@ -386,7 +389,6 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
 
     The ridge is the server's, but for holding the intercept, too.
     """
-    rows = concatenated(federation.train)
     method = federated.FedAvg(
         rounds=FEDAVG_ROUNDS,
         momentum=MOMENTUM,
@@ -394,9 +396,9 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
         penalty=_penalty(federation, config),
         rho=config.rho_o,
     )
-    data = federated.make_user_data(rows, federation.user, federation.schema, method)
-    n_inputs = data.users.a.shape[1]
-    ridge = n_inputs**2 / (server_config(config).C * len(rows.y))
+    data = _user_data(federation, method)
+    n_rows, n_inputs = data.users.a.shape
+    ridge = n_inputs**2 / (server_config(config).C * n_rows)
     method = method.plan(data).bound(lambda_theta=ridge)
     method = method.bound(learning_rate=float(safe_rate(method, data.users)))
     training = federated.train_rounds(data, method)
@@ -417,12 +419,8 @@ def in_rounds(
     Raises:
         InputError: the settings do not fit the clients.
     """
-    settings, rows = round_settings(method, config, rounds), concatenated(federation.train)
-    user = federation.user
-    if users is not None:
-        user = federated.draw_users(len(rows.y), seed=config.seed, **users)
-    data = federated.make_user_data(rows, user, federation.schema, settings)
-    training = federated.train_rounds(data, settings)
+    settings = round_settings(method, config, rounds)
+    training = federated.train_rounds(_user_data(federation, settings, users), settings)
     target = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
     return _fitted(training.model, federation, training.cost, target)
 

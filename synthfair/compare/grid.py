@@ -98,10 +98,7 @@ def make_grid(
         raise InputError(f"seeds = {seeds}: must be 1 to {MAX_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
-    named = {}
-    for weight in weights:
-        short = f"{weight:g}"  # if it is read as this very number
-        named[f"-rho_{short if float(short) == weight else repr(weight)}"] = weight
+    named = {f"-rho_{float(weight)!r}".removesuffix(".0"): weight for weight in weights}
     return [
         GridPoint(method, rho_o, seed, output / f"{method}{name}-seed_{seed}")
         for seed in range(seeds)

@@ -101,10 +101,7 @@ def published_split(
     """
     schema = dataset_schema(name, sensitive)
     if len(SOURCES[name]) != 2:
-        raise InputError(
-            f"table {name!r}: has no published split; of the tables, adult has one. partition()"
-            " splits any table"
-        )
+        raise InputError(f"table {name!r}: has no published split; adult has one")
     train, test = _read_parts(name, schema)
     return train, test, schema
 

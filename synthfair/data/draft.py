@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import warnings
 from collections.abc import Collection, Iterable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,15 +17,14 @@ from synthfair.data.schema import Schema, Value, parse_schema, repeated, shown
 from synthfair.errors import InputError
 
 WARNING = (
-    "DRAFT: bounds and categories were read off a private table, and a schema is published. Go"
-    " through 'to_review' with a codebook, a law or a scale: list what can occur, not what occurs."
-    " Then delete this 'draft' block; no client accepts the schema before."
+    "bounds and categories were read off the rows, which no epsilon covers; a schema is published:"
+    " take them from a codebook, a law or a scale"
 )
 
 MAX_CATEGORIES, MIN_SHARE = 30, 0.01
 """Above so many distinct values, a column lists only those of at least this share of the rows."""
 
-MAX_CODE_VALUES = 10
+MAX_CODES = 10
 """Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
 
 N_PIECES = 5
@@ -39,30 +36,14 @@ _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 DECLARED = "as its type or an argument says"
 """Why a column is drafted so of which no bound or category is read off the rows."""
 
-_CODE_WORDS = {"id", "nr", "nbr", "key", "code", "uuid", "guid", "zip", "zipcode", "postcode"}
-"""Words, in small letters, in the names of columns that hold no quantity."""
-
-_TIME = (
-    r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:\d\d){1,2}"
-    r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))?"
-    r"[T ,]*(?:(?:-?\d+ days,? ?)?\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?[AaPp][Mm])?)?"
-    r"(?:Z| ?[+-]\d\d:?\d\d)?|-?\d+ days|P(?=.)(?:\d+[YMWD])*(?:T(?:[\d.]+[HMS])+)?"
-)
-"""A date, a time of day, both, or a duration."""
-
-LEADING_ZEROS = r"0\d+"
-"""Digits behind a zero, as in postcodes: no quantity is written so."""
-
-CODES_QUESTION, TELLS_GROUP = "codes, or a quantity?", "nearly determines"
-"""The questions that come first in the list to review."""
-
-_FIRST = f"{re.escape(CODES_QUESTION)}|{TELLS_GROUP}"
-
-MIN_INFORMATION_SHARE, N_RANK_BINS = 0.8, 20
-"""The share of the groups' entropy above which a column tells the group; numbers are binned."""
+_TIME = r"\d{1,4}([-/.])\d\d?\1\d{2,4}(?!\d).*|\d\d?:\d\d.*|-?\d+ days.*"
+"""A date, perhaps with a time of day, a time of day, or a duration."""
 
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
-"""Digits with signs and separators, perhaps of a currency: no word, and no number of Python's."""
+"""Digits with signs and separators, perhaps of a currency."""
+
+CODES_QUESTION = "codes, or a quantity?"
+"""The question that comes first in the list to review."""
 
 
 def draft_schema(
@@ -99,11 +80,7 @@ def draft_schema(
     """
     document = draft_document(table, "table", label=label, positive=positive, sensitive=sensitive)
     del document["draft"]
-    warnings.warn(
-        "draft_schema: bounds and categories were read off the rows, which no epsilon covers. A"
-        " schema is published: before you send a release, write one from a codebook",
-        stacklevel=2,
-    )
+    warnings.warn(f"draft_schema: {WARNING}", stacklevel=2)
     return parse_schema(json.dumps(document), source="the drafted schema")
 
 
@@ -145,16 +122,13 @@ def draft_document(
     words = find_missing(table[plain], missing)
     table = tidied(table, words, plain)
     drafts = {column: draft_column(table[column], additive=additive) for column in names}
-    features = [column for column in plain if drafts[column][0] and column not in roles]
-    for feature, column in product(features, attributes):
-        (entry, cause), values = drafts[feature], table[feature]
-        if entry and entry["kind"] == "numeric":
-            values = (pd.Series(as_numbers(values)).rank(pct=True) * N_RANK_BINS).round()
-        if _told(values, table[column]) > MIN_INFORMATION_SHARE:
-            drafts[feature] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
     drafts |= {column: _draft_role(role, table[column]) for column, role in roles.items()}
-
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
+    questions = {
+        f"columns.{column}": cause if column in columns else f"ignored: {cause}"
+        for column, (_, cause) in drafts.items()
+    }
+
     values = columns[label]["categories"]
     given = np.atleast_1d(np.array(positive, object)).tolist()
     position = find_categories(pd.Series(given, dtype="string").str.strip(), values)
@@ -162,16 +136,10 @@ def draft_document(
     if not chosen or -1 in position or len(chosen) == len(values):
         allowed = f"must be some, but not all, values of {label!r}: {shown(values)}"
         raise InputError(f"positive {shown(given)}: {allowed}")
-    questions = {
-        f"columns.{column}": cause if column in columns else f"ignored: {cause}"
-        for column, (_, cause) in drafts.items()
-    }
-    first = {k: cause for k, cause in questions.items() if re.search(_FIRST, cause)}
     to_review = {
-        **first,
+        **dict(sorted(questions.items(), key=lambda question: CODES_QUESTION not in question[1])),
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
-        **questions,
     }
     return {
         "draft": {"warning": WARNING, "to_review": to_review},
@@ -232,7 +200,6 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
 
 def draft_column(
     values: pd.Series,
-    missing: Collection[str] = (),
     *,
     additive: bool = False,
     categories: Any = None,
@@ -244,8 +211,7 @@ def draft_column(
     Why is DECLARED where nothing is read off the values but whether some are missing.
 
     Args:
-        values: text as in a CSV file, or typed.
-        missing: texts that stand for a missing value.
+        values: text as in a CSV file, or typed; NA where missing.
         additive: whether a number gets a spline.
         categories: what a categorical column may hold; if None, what its dtype lists, if any.
         bounds: lower and upper of a column of numbers, where they are known.
@@ -254,12 +220,12 @@ def draft_column(
     Example:
         >>> import pandas as pd
         >>> from synthfair.data.draft import draft_column
-        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1]
+        >>> draft_column(pd.Series(["17", "39", None, "90"] * 20))[1]
         '3 whole numbers: codes, or a quantity?'
     """
     if _is_nested(values):
         return None, "holds lists, and no number or text"
-    known = tidied(values.to_frame("x"), missing, ["x"])["x"].dropna()
+    known = tidied(values.to_frame("x"), (), ["x"])["x"].dropna()
     if categories is None:
         is_bool = pd.api.types.is_bool_dtype(values)
         categories = [False, True] if is_bool else getattr(values.dtype, "categories", None)
@@ -276,71 +242,47 @@ def draft_column(
         entry = _numeric(numbers, bounds, additive=additive)
         cause = DECLARED if bounds else "numbers"
     else:
-        entry, cause = _first_rule(str(values.name), len(values), known, additive=additive)
+        entry, cause = _first_rule(len(values), known, additive=additive)
     return entry and entry | ({"missing": "category"} if len(known) < len(values) else {}), cause
 
 
 def _first_rule(
-    name: str, n_rows: int, known: pd.Series, *, additive: bool
+    n_rows: int, known: pd.Series, *, additive: bool
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the entry of the first rule that holds, and why, for a column without a type."""
     texts, rows = _counts(known), len(known)
-    codes = (
-        texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(LEADING_ZEROS).any()
-    )
+    # Digits behind a zero, as in postcodes: no quantity is written so.
+    codes = bool(texts.index.str.isdecimal().all() and texts.index.str.match(r"0\d").any())
     counts = texts if codes else _by_number(texts)
-    n, size = len(counts), f"{len(counts)} values in {rows} rows"
-    words = re.findall("[A-Z]?[a-z]+|[A-Z]+", name)
-    like_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
-    frequent = counts[counts >= MIN_SHARE * n_rows].nlargest(MAX_CATEGORIES).index
-    often = f"{n} values; those of at least {MIN_SHARE:.0%} of the rows are listed, others are one"
-    listed, rest = _listing(counts.index), "other"
-
-    # No value or one, patterns, then what is counted.
+    n, size, listed = len(counts), f"{len(counts)} values in {rows} rows", _listing(counts.index)
     only = f"only {counts.index.tolist()[0]!r}" if n else "no value"
     dates = texts[texts.index.str.fullmatch(_TIME)].sum() >= 0.9 * rows
     rules = [
         (n < 2, None, f"holds {only}; list all that can occur"),
         (dates, None, f"{n} dates, times or durations"),
-        (codes and n <= MAX_CATEGORIES, listed, f"{n} texts with leading zeros: {CODES_QUESTION}"),
     ]
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
-        number, rest = _numeric(numbers, additive=additive), int(min(numbers.min(), 0)) - 1
-        unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
+        number, whole = _numeric(numbers, additive=additive), f"{n} whole numbers: {CODES_QUESTION}"
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
-        different = n == rows > MAX_CODE_VALUES and np.ptp(numbers) < max(n, rows**2 / 20)
-        identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
-        # Quantities have small values, or are dense, or all are multiples of some number.
-        sparse = numbers.min() >= 100 and np.ptp(numbers) > 10 * n and rows >= 2 * n
-        like_code |= bool(sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
-        few = n <= (MAX_CATEGORIES if like_code else MAX_CODE_VALUES)
-        question = f"{n} whole numbers: {CODES_QUESTION}"
+        different = n == rows > MAX_CODES and np.ptp(numbers) < max(n, rows**2 / 20)
         rules += [
             ((numbers % 1).any(), number, "numbers"),
-            (np.abs(numbers).max() > 2**53, None, f"{size}, some above 2^53: an identifier?"),
-            (identifier, None, f"{size}: an identifier?"),
-            (unique, number, f"{size}: a quantity, or an identifier?"),
-            (few, listed, question),
-            (not like_code and n <= MAX_CATEGORIES and 2 * n <= rows, number, question),
-            (not like_code, number, f"{n} whole numbers"),
+            (np.abs(numbers).max() > 2**53, None, "numbers above 2^53: an identifier?"),
+            (different, None, f"{size}: an identifier?"),
+            (n <= MAX_CODES, listed, whole),
+            (True, number, whole),
         ]
-    elif n > 1:
-        odd = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
-        rare = 0 < len(odd) <= 5 and 2 * odd.sum() <= rows
-        but_for = f"numbers, but for {shown([repr(text) for text in sorted(odd.index)])}"
-        few = n <= MAX_CATEGORIES and (n <= MAX_CODE_VALUES or 2 * n <= rows)
-        rough = not codes and counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
-        not_plain = f"{n} numbers that are not plain: write 63606.07 for € 63.606,07"
-        rules += [
-            (few, listed, f"{n} values"),
-            (rare, None, f"{but_for}: missing? Draft anew, and name them as missing"),
-            (rough, None, not_plain),
-        ]
-    if codes or rest != "other":
-        often = f"{often}: {CODES_QUESTION}"
+    question = f": {CODES_QUESTION}" if codes else ""
+    odd = sorted(map(repr, texts.index[~np.isfinite(as_numbers(texts.index.to_series()))]))
+    alike = texts[texts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
+    remedy = "name what means missing, and write 63606.07 for € 63.606,07"
+    frequent = counts[counts >= MIN_SHARE * n_rows].nlargest(MAX_CATEGORIES).index
+    often = f"{n} values; those of at least {MIN_SHARE:.0%} of the rows are listed, others are one"
     rules += [
-        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), often),
+        (n <= MAX_CODES or 2 * n <= min(rows, 2 * MAX_CATEGORIES), listed, f"{n} values{question}"),
+        (odd and alike, None, f"numbers, but for {shown(odd, 5)}: {remedy}"),
+        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, "other"), often + question),
         (True, None, f"{size}: identifiers, or free text?"),
     ]
     return next((entry, cause) for holds, entry, cause in rules if holds)
@@ -355,7 +297,7 @@ def _numeric(
     entry = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
     if additive and len(np.unique(numbers)) > 2:
         inner = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, N_PIECES + 1)[1:-1]]
-        entry["basis"] = {"kind": "spline", "knots": [float(lower), *inner, float(upper)]}
+        entry["basis"] = {"kind": "spline", "knots": [lower, *inner, upper]}
     return entry
 
 
@@ -364,43 +306,27 @@ def _is_nested(values: pd.Series) -> bool:
     return values.dtype == object and any(map(pd.api.types.is_list_like, values.dropna()))
 
 
-def _told(values: pd.Series, groups: pd.Series) -> float:
-    """Return the share of the groups' entropy that a column tells, less what few rows make up."""
-    from scipy.stats import entropy  # takes a while
-    from scipy.stats.contingency import crosstab
-
-    codes = (pd.factorize(column, use_na_sentinel=False)[0] for column in (values, groups))
-    joint = np.asarray(crosstab(*codes).count)
-    by_group: Any = entropy(joint.sum(axis=0))
-    made_up = np.prod(np.subtract(joint.shape, 1)) / (2 * len(values))
-    information = entropy(joint.sum(axis=1)) + by_group - entropy(joint.ravel()) - made_up
-    return float(information / by_group) if by_group > 0 else 0.0
-
-
 def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     """Return the entry of a label or a sensitive attribute, and why. Raises InputError: of none."""
-    texts = _counts(values)
-    counts = _by_number(texts)
-    least = 2 if role == "label" else 1
-    if not least <= (n := len(counts)) <= MAX_CATEGORIES:
+    texts, source = _counts(values), f"{role} {values.name!r}"
+    listed = _listing(_by_number(texts).index)
+    n, without = len(listed["categories"]), len(values) - texts.sum()
+    if not (2 if role == "label" else 1) <= n <= MAX_CATEGORIES:
         remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
-        raise InputError(f"{role} {values.name!r}: holds {n} values; {remedy}")
-    alike = pd.Series(texts.index).groupby(
-        texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
-    )
-    if len(same := alike.agg(sorted)[alike.size() > 1]):
+        raise InputError(f"{source}: holds {n} values; {remedy}")
+    folded: Any = texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
+    names = texts.index.to_series().groupby(folded).agg(sorted)
+    if same := [spelled for spelled in names if len(spelled) > 1]:
         raise InputError(
-            f"{role} {values.name!r}: {' and '.join(map(repr, same.iloc[0]))} differ by case or"
-            " blanks alone; write them alike in the file"
+            f"{source}: {' and '.join(map(repr, same[0]))} differ by case or blanks alone; write"
+            " them alike in the file"
         )
-    if texts.sum() < len(values) and role == "sensitive":
+    if role == "sensitive" and without:
         # As text, since a number and a word cannot be categories of one column.
         entry = _listing(texts.index, "unknown") | {"missing": "unlisted"}
         return entry, "rows without a group become the group 'unknown'"
-    cause = f"{n} values" if n == 2 and role == "label" else f"{n} values: can others occur?"
-    unlabelled = len(values) - texts.sum()
-    left_out = f"; {unlabelled} rows without a label are left out" * bool(unlabelled)
-    return _listing(counts.index), cause + left_out
+    cause = f"{n} values" + ": can others occur?" * (n > 2 or role == "sensitive")
+    return listed, cause + f"; {without} rows without a label are left out" * bool(without)
 
 
 def _counts(values: pd.Series) -> pd.Series:
@@ -438,14 +364,13 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
     Example:
         >>> from synthfair.data.draft import round_bounds
         >>> round_bounds(17, 95), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
-        ((0, 100), (-1, 9), (1980, 2030))
+        ((0.0, 100.0), (-1.0, 9.0), (1980.0, 2030.0))
     """
     if not schemas.MIN_WIDTH <= high - low <= schemas.MAX_WIDTH / 10:  # no schema has such
         return low, high
     digits = -math.floor(math.log10(high - low))
-    near = 0 <= low < high - low
-    lower = 0.0 if near else round(math.floor(low * 10.0**digits) / 10.0**digits, digits)
-    upper = round(math.ceil(high * 10.0**digits) / 10.0**digits, digits)
-    ends = min(lower, low), max(upper, high)
-    lower, upper = (int(end) if end.is_integer() and abs(end) < 2**53 else end for end in ends)
-    return lower, upper
+    lower, upper = math.floor(low * 10.0**digits), math.ceil(high * 10.0**digits)
+    lower = 0 if 0 <= low < high - low else lower
+    return min(round(lower / 10.0**digits, digits), low), max(
+        round(upper / 10.0**digits, digits), high
+    )

@@ -87,7 +87,7 @@ class Clipping:
         >>> table, schema = sf.load_dataset("loanapp")
         >>> seen = Clipping()
         >>> encoded = sf.encode(table.assign(loanamt=1e9), schema, clipping=seen)
-        >>> seen.columns["loanamt"]
+        >>> seen.clipped()["loanamt"]
         ClippedColumn(lower=0.0, upper=500.0, below=0.0, above=1.0)
     """
 
@@ -102,18 +102,14 @@ class Clipping:
         beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
         self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
 
-    @property
-    def columns(self) -> dict[str, ClippedColumn]:
-        """The shares of clipped rows of each column that the schema has clipped."""
-        return {
+    def clipped(self, *, above: float = 0.0) -> dict[str, ClippedColumn]:
+        """Return the columns of which a larger share was clipped, the most clipped first."""
+        columns = {
             name: ClippedColumn(column.lower, column.upper, *map(float, counts / self.rows))
             for name, (column, counts) in self._counts.items()
         }
-
-    def clipped(self, *, above: float) -> list[tuple[str, ClippedColumn]]:
-        """Columns of which a larger share was clipped, the most clipped first."""
-        columns = [item for item in self.columns.items() if item[1].share > above]
-        return sorted(columns, key=lambda item: -item[1].share)
+        ordered = sorted(columns.items(), key=lambda item: -item[1].share)
+        return {name: column for name, column in ordered if column.share > above}
 
     def warnings(self, remedy: str = SCHEMA_REMEDY) -> list[str]:
         """Return a sentence for rows left out, and for each column much clipped or unknown."""
@@ -127,7 +123,7 @@ class Clipping:
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
             f" above), and were clipped to them. Are unit and bounds right? {remedy}"
-            for name, column in self.clipped(above=MAX_CLIPPED_SHARE)
+            for name, column in self.clipped(above=MAX_CLIPPED_SHARE).items()
         ]
         return left_out * (self.unlabelled > 0) + unknown + clipped
 
@@ -229,13 +225,10 @@ def content_sums(rows: Encoded) -> np.ndarray:
     return np.array([len(digests), digests.sum(), (digests * digests).sum()], dtype=np.uint64)
 
 
-def content_sha256(parts: Iterable[Encoded]) -> str:
-    """Return a fingerprint of rows that come in parts: their content alone, in whatever order."""
-    total = 0
-    for batch in parts:
-        for row in np.column_stack(batch):
-            total += int.from_bytes(hashlib.sha256(row).digest())
-    return f"{total % 2**256:064x}"
+def content_sha256(batches: Iterable[Encoded]) -> str:
+    """Return a fingerprint of rows that come in batches: of their content, in whatever order."""
+    content = sum(map(content_sums, batches), np.zeros(3, np.uint64))
+    return hashlib.sha256(content.tobytes()).hexdigest()
 
 
 def encode_inputs(
@@ -250,7 +243,7 @@ def encode_inputs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X [N, d] and s [N] of all rows, labelled or not; raises as :func:`encode`.
 
-    Columns that the schema does not know are left alone, unless no ``others`` are allowed. Without
+    Columns that the schema does not know are left alone, unless ``extra_columns`` is false. Without
     ``groups`` their columns are left alone, too, and s is 0.
     """
     optional = {schema.label, *(() if groups else schema.attributes)}
@@ -303,10 +296,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
     if plain is schema:
         return x
     if x.shape[1] != len(plain.encoded_names):
-        raise InputError(
-            f"rows of {x.shape[1]} encoded columns; must have the {len(plain.encoded_names)} of the"
-            " plain schema, as bases and interactions are computed from these"
-        )
+        raise InputError(f"{x.shape[1]} columns; the plain schema has {len(plain.encoded_names)}")
     for name, _, block in _blocks(x, plain):
         blocks[name], column = block, schema.columns[name]
         if isinstance(column, Numeric) and column.basis:
@@ -414,10 +404,8 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
             continue
         if not pd.api.types.is_any_real_numeric_dtype(values):
             values, marks = values.astype("string").str.strip(), words
-        if len(marks):
-            is_missing = values.isin([*marks])
-            values = values.mask(is_missing) if is_missing.any() else values
-        table[name] = values
+        is_missing = values.isin([*marks])
+        table[name] = values.mask(is_missing) if is_missing.any() else values
     return table
 
 
@@ -439,15 +427,10 @@ def _tidied_rows(
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
     if lacking := [n for n in schema.columns if n not in table.columns and n not in optional]:
-        raise InputError(
-            f"{source}: column {lacking[0]!r} is missing; schema {schema.name!r} needs it"
-        )
+        raise InputError(f"{source}: column {lacking[0]!r} is missing, which the schema needs")
     names = {*schema.columns, *schema.ignored}
     if not extra_columns and (extra := [name for name in table.columns if name not in names]):
-        raise InputError(
-            f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
-            " drop it, or list it under 'ignored'"
-        )
+        raise InputError(f"{source}: column {extra[0]!r} is not in schema; drop it or ignore it")
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
     return table

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from synthfair.data.encode import encode, in_pandas, labelled
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Schema, repeated, shown
 from synthfair.data.tables import write_csv
 from synthfair.errors import InputError
 from synthfair.files import require_free, write_text
@@ -140,10 +140,7 @@ def partition_by(
     """
     rng, table = _generator(seed), in_pandas(table)
     if column not in table.columns:
-        raise InputError(
-            f"column {column!r}: the table has none of this name; it has"
-            f" {', '.join(map(str, table.columns))}"
-        )
+        raise InputError(f"column {column!r}: must be one of {shown([*table.columns], 100)}")
     names = table[column].astype("string").fillna(NO_VALUE_CLIENT).to_numpy(object)
     parts = {name: rng.permutation(rows) for name, rows in _rows_by(names).items()}
     return _clients(table, parts, test_fraction, min_rows)
@@ -238,12 +235,10 @@ def _clients(
         clients[name] = ClientTable(table.iloc[rows[:n_train]], table.iloc[rows[n_train:]])
         small += [name] * (not 0 < n_train < len(rows))
     if small:
-        n_rows = len(kept[small[0]])
         raise InputError(
-            f"client {small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
-            f" training and test rows at test fraction = {test_fraction}"
-            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; make fewer clients"
-            " of more rows, or leave small ones out by min_rows",
+            f"clients {shown(small, 5)}: cannot be split into training and test rows by test"
+            f" fraction = {test_fraction}; make fewer clients of more rows, or leave small ones out"
+            " by min_rows",
             "min_rows",
         )
     return clients
@@ -300,11 +295,6 @@ def file_stems(names: Collection[int | str]) -> list[str]:
     stems = [
         "client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME_CHARACTERS] for name in names
     ]
-    first: dict[str, int | str] = {}
-    for name, stem in zip(names, stems, strict=True):
-        other = first.setdefault(stem.casefold(), name)  # some file systems ignore case
-        if other != name:
-            raise InputError(
-                f"clients {other!r} and {name!r} would have the same files; rename one"
-            )
+    if clashes := repeated(stem.casefold() for stem in stems):  # some file systems ignore case
+        raise InputError(f"clients: two would have the files {clashes[0]}_*.csv; rename one")
     return stems

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import compress, product
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
@@ -87,8 +86,7 @@ class Numeric(BaseModel):
     def _bounds_fit(self) -> Numeric:
         if not MIN_WIDTH <= self.upper - self.lower <= MAX_WIDTH:
             raise ValueError(
-                f"upper is {self.upper}; it must be above lower = {self.lower}, by"
-                f" {MIN_WIDTH:g} to {MAX_WIDTH:g}"
+                f"upper {self.upper}: must be {MIN_WIDTH:g} to {MAX_WIDTH:g} above lower"
             )
         if self.basis is not None:
             self.basis.require_between(self.lower, self.upper)
@@ -122,19 +120,14 @@ class Categorical(BaseModel):
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
     labels: dict[Text, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
 
-    @field_validator("categories")
-    @classmethod
-    def _one_kind_no_repeats(cls, categories: tuple[Value, ...]) -> tuple[Value, ...]:
-        if len({isinstance(value, str) for value in categories}) > 1:
-            raise ValueError("must be all numbers or all text")
-        if len(set(categories)) < len(categories):
-            raise ValueError("must not repeat a value")
-        if any(not isinstance(value, str) and abs(value) > 2**53 for value in categories):
-            raise ValueError("must not be numbers beyond 2^53, which differ as text only")
-        return categories
-
     @model_validator(mode="after")
     def _values_are_listed(self) -> Categorical:
+        if len({isinstance(value, str) for value in self.categories}) > 1:
+            raise ValueError("categories: must be all numbers or all text")
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("categories: must not repeat a value")
+        if any(not isinstance(value, str) and abs(value) > 2**53 for value in self.categories):
+            raise ValueError("categories: numbers beyond 2^53 differ as text only; use text")
         if self.unlisted is not None and self.unlisted not in self.categories:
             raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
         if self.missing == "unlisted" and self.unlisted is None:
@@ -156,11 +149,11 @@ Pair = Annotated[tuple[Text, Text], Field(strict=False)]
 
 
 class GroupNames(NamedTuple):
-    """Groups that are compared with each other.
+    """A grouping: the groups that are compared with each other, with their names.
 
     Attributes:
         grouping: the group of each index s, or -1 where it is not compared.
-        names: of the groups.
+        names: the names of the groups.
     """
 
     grouping: tuple[int, ...]
@@ -171,12 +164,9 @@ class GroupNames(NamedTuple):
         grouping = np.array(self.grouping)
         is_compared = grouping >= 0
         size = np.bincount(grouping[is_compared], rows[is_compared], minlength=len(self.names))
-        place = np.where(size >= least, np.cumsum(size >= least) - 1, -1)
-        names = zip(self.names, place, strict=True)
-        return GroupNames(
-            tuple(np.where(is_compared, place[grouping], -1).tolist()),
-            tuple(name for name, index in names if index >= 0),
-        )
+        kept = size >= least
+        place = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last is of no group
+        return GroupNames(tuple(place[grouping].tolist()), tuple(compress(self.names, kept)))
 
 
 class Schema(BaseModel):
@@ -234,23 +224,17 @@ class Schema(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _reviewed(cls, document: object) -> object:
-        if isinstance(document, dict) and "draft" in document:
-            raise ValueError(
-                "still marked a draft; review it as its 'draft' block says, then delete that block"
-            )
-        return document
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _few_enough(cls, columns: object) -> object:
-        # Before each is looked at, as one error for each would bury this one.
-        if isinstance(columns, dict):
+    def _readable(cls, document: object) -> object:
+        # Before each column is looked at, as one error for each would bury these.
+        fields = document if isinstance(document, dict) else {}
+        if "draft" in fields:
+            raise ValueError("still marked a draft; review it, then delete its block 'draft'")
+        if isinstance(columns := fields.get("columns"), dict):
             if len(columns) > MAX_COLUMNS:
                 raise ValueError(f"holds {len(columns)} columns; at most {MAX_COLUMNS} are allowed")
             if twice := repeated(str(name).strip() for name in columns):
                 raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
-        return columns
+        return document
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Schema:
@@ -258,10 +242,7 @@ class Schema(BaseModel):
         for role, name in (("label", self.label), *(("sensitive", a) for a in attributes)):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
-                allowed = [
-                    n for n, c in self.columns.items() if isinstance(c, Categorical)
-                    and n != self.label and c.missing != "category" and not c.unknown
-                ]  # fmt: skip
+                allowed = [n for n, c in self.columns.items() if isinstance(c, Categorical)]
                 raise ValueError(  # noqa: TRY004
                     f"{role} is {name!r}, which must be a categorical column:"
                     f" {shown(allowed) or 'there is none'}"
@@ -273,16 +254,11 @@ class Schema(BaseModel):
             texts = [name, *map(str, column.categories)]
             if role == "sensitive" and (odd := [*filter(CONTROLS.search, texts)]):
                 raise ValueError(f"sensitive column {name!r}: {odd[0]!r} holds control characters")
-        if self.label in attributes:
-            raise ValueError(f"label and sensitive are both {self.label!r}")
-        if clashes := repeated(attributes):
-            raise ValueError(f"sensitive must not repeat a column: {clashes}")
+        if clashes := repeated([self.label, *attributes]):
+            raise ValueError(f"label, sensitive: {clashes[0]!r} is given twice")
         n_groups = prod(len(self.categorical(name).categories) for name in attributes)
         if len(attributes) > 1 and n_groups > MAX_COMBINATIONS:
-            raise ValueError(
-                f"sensitive: {self.sensitive_name} has {n_groups} groups; at most"
-                f" {MAX_COMBINATIONS} combinations of several attributes are allowed"
-            )
+            raise ValueError(f"sensitive: {n_groups} groups; at most {MAX_COMBINATIONS} may be")
         if not self.features:
             raise ValueError("columns holds no feature other than label and sensitive")
         return self
@@ -291,16 +267,11 @@ class Schema(BaseModel):
     def _choices_fit(self) -> Schema:
         values, positive = self.label_values, self.positives
         if not positive or len(set(positive)) < len(positive) or not set(positive) < set(values):
-            raise ValueError(
-                f"positive must be one category of label {self.label!r}, or a list of some but not"
-                f" all of them; it is {self.positive!r} of {shown(values)}"
-            )
+            raise ValueError(f"positive {self.positive!r}: must be some, not all: {shown(values)}")
         features, pairs = self.features, self.interactions or ()
         for pair in pairs:
             if len(set(pair)) < 2 or not set(pair) <= set(features):
-                raise ValueError(
-                    f"interactions: {list(pair)} must be two of the features: {shown([*features])}"
-                )
+                raise ValueError(f"interactions: {list(pair)}: must be two of {shown([*features])}")
         if len({frozenset(pair) for pair in pairs}) < len(pairs):
             raise ValueError("interactions must not repeat a pair")
         return self
@@ -342,9 +313,7 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__  # pydantic's own is of all fields
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
@@ -447,20 +416,17 @@ class Schema(BaseModel):
             >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
             ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
         """
-        by, groupings = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
-        first, rows, compared = self.attributes[0], np.asarray(rows), {}
+        by, rows, compared = list(dict.fromkeys(by or (self.sensitive_name,))), np.asarray(rows), {}
         for name, groups in zip(by, self.groupings_by(by), strict=True):
-            names, grouping = self.group_names(name), np.array(groups)
+            compared[name] = GroupNames(groups, tuple(self.group_names(name)))
             if name == self.sensitive_name and len(self.attributes) > 1:
-                small = rows < least
-                names = [text for text, few in zip(names, small, strict=True) if not few]
-                grouping = np.where(small, -1, np.cumsum(~small) - 1)
-                for i, value in enumerate(self.group_names(first)):
-                    merged = small & (np.array(groupings[first]) == i)
-                    if rows[merged].any():
-                        grouping[merged] = len(names)
-                        names.append(f"{value}{SMALL_COMBINATIONS}")
-            compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
+                first = self.attributes[0]
+                merged = len(groups) + np.array(self.groupings[first])
+                grouping = tuple(np.where(rows < least, merged, groups).tolist())
+                small = (f"{value}{SMALL_COMBINATIONS}" for value in self.group_names(first))
+                every_name = (*compared[name].names, *small)
+                tiny = np.finfo(float).tiny
+                compared[name] = GroupNames(grouping, every_name).with_rows(rows, tiny)
         return compared
 
     @property
@@ -593,10 +559,7 @@ def differences(released: Schema, given: Schema) -> list[str]:
         columns = {f"column {name!r}": column for name, column in document.pop("columns").items()}
         documents.append({"schema": document} | columns)
     for place in documents[0] | documents[1]:
-        old, new = (document.get(place) for document in documents)
-        if old is None or new is None:
-            lines.append(f"{place}: only in the {'schema given' if old is None else 'release'}")
-            continue
+        old, new = (document.get(place, {}) for document in documents)
         for key in [key for key in old | new if old.get(key) != new.get(key)]:
             values, only = [old.get(key, ()), new.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):

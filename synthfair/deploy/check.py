@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -118,14 +118,8 @@ def _identity(kit: Kit) -> Iterator[str]:
 def _files(kit: Kit) -> Iterator[str]:
     """List where files are not those of a hardened kit of this party."""
     (server, port), party, project = kit.address, kit.party.name, kit.root.name
-    values = {
-        "KIT": str(kit.folder),
-        "PARTY": party,
-        "PROJECT": project,
-        "SERVER": server,
-        "PORT": port,
-    }
-    tree = description(kit.role, **values)
+    values = {"PARTY": party, "PROJECT": project, "SERVER": server, "PORT": port}
+    tree = description(kit.role, KIT=str(kit.folder), **values)
     for name in ("startup/", "local/"):
         yield from _folder_problems(kit.folder / name, tree[name])
 
@@ -193,59 +187,39 @@ def _server(kit: Kit) -> Iterator[str]:
 
 
 def _site(kit: Kit) -> Iterator[str]:
-    path, settings = kit.settings_path, read_site_settings(kit.settings_path)
+    settings = read_site_settings(kit.settings_path)
     read_schema(settings.schema_path)
-    if isinstance(settings, AggregatorSettings):
-        yield from _aggregator(path, settings)
-        return
+    key = settings.key
+    if not key.exists():
+        yield f"{key}: no such key; python -m synthfair keygen makes it, with a public one to give"
+    elif key.stat().st_mode & 0o077:
+        yield f"{key}: others may read it; chmod 600"
+    if isinstance(settings, SiteSettings):
+        yield from _table(kit, settings)
+    else:
+        yield from _aggregator(kit, settings)
+
+
+def _table(kit: Kit, settings: SiteSettings) -> Iterator[str]:
+    """List problems of a site's table, of limits that its ledger's limit must bound, of its key."""
+    path, limits, ledger = kit.settings_path, settings.limits, Ledger(settings.ledger_file)
     if settings.aggregators:
         read_aggregator_folder(settings.aggregators)
     if not os.access(settings.data, os.R_OK):
         yield f"{settings.data}: no such table, or not readable; data in {path} must name one"
-    advice = f"keygen --output {settings.key}, and send the server"
-    yield from _key(settings.key, advice, read_signing_key)
-    yield from _limits(path, settings)
-
-
-def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
-    """List limits of the site that its ledger's limit must bound."""
-    limits = settings.limits
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"
-    ledger = Ledger(settings.ledger_file)
     if limits.most_epsilon is not None and limits.without_epsilon:
-        yield (
-            f"{path}: limits: most_epsilon is {limits.most_epsilon:g} and without_epsilon is true;"
-            " only one may be set: a ledger with a limit books no answer without an epsilon"
-        )
+        yield f"{path}: limits: most_epsilon and without_epsilon exclude each other; set one"
     # most_epsilon is of one answer: without a limit, jobs could have any number of them.
     needs_bound = limits.most_epsilon is not None or limits.least_epsilon_left > 0
     if needs_bound and ledger.spent().limit is None:
-        yield (
-            f"{ledger.path}: has no limit of what all jobs spend together; python -m synthfair"
-            f" ledger {ledger.path} --limit-epsilon EPSILON --limit-delta DELTA"
-        )
+        yield f"{ledger.path}: has no limit for all jobs; python -m synthfair ledger sets one"
+    read_signing_key(settings.key)
 
 
-def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
-    advice = f"keygen --aggregator --output {settings.key}, and give the server and each site"
-    yield from _key(settings.key, advice, _require_aggregator_key)
-    read_keys([settings.clients])
+def _aggregator(kit: Kit, settings: AggregatorSettings) -> Iterator[str]:
     if not settings.limits.most_tasks:
-        yield f"{path}: limits allow no task: no job may have a sum"
-
-
-def _require_aggregator_key(path: Path) -> None:
-    """Refuse a key that is none, or has no folder of its answers."""
-    require_records(path.with_suffix(RECORDS), read_aggregator_secret(path))
-
-
-def _key(path: Path, advice: str, read: Callable[[Path], object]) -> Iterator[str]:
-    """List problems of the key that a party makes itself."""
-    if not path.exists():
-        public = path.with_suffix(".pub").name
-        yield f"{path}: no such key; python -m synthfair {advice} {public}"
-        return
-    if path.stat().st_mode & 0o077:
-        yield f"{path}: others may read it; chmod 600"
-    read(path)
+        yield f"{kit.settings_path}: limits allow no task: no job may have a sum"
+    read_keys([settings.clients])
+    require_records(settings.key.with_suffix(RECORDS), read_aggregator_secret(settings.key))

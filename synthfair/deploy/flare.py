@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import ClientTask, Task
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
@@ -23,7 +22,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
-from synthfair.deploy.aggregator_site import read_aggregators
+from synthfair.deploy.job_sums import read_aggregators
 from synthfair.deploy.kit import PROGRESS_COMMAND
 from synthfair.deploy.party import JOB_KINDS, Party
 from synthfair.files import validated
@@ -83,15 +82,15 @@ class JobController(Controller):
         Raises:
             ValueError: a site's name is none.
         """
-        super().__init__(task_check_period=CHECK_SECONDS)
-        self._kind: TaskName = kind
-        self._sites, self._job = _NAMES.validate_python(sites), job
+        super().__init__()
+        self._kind, self._job = kind, job
+        self._sites = _NAMES.validate_python(sites)
         self._aggregators = _NAMES.validate_python(aggregators)
         self._federation: JobSites | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Prepare the job; the engine calls it before the job runs."""
-        # The engine's loader drops the argument above.
+        # The engine's loader drops the argument of that name.
         cast(Any, self.communicator)._task_check_period = CHECK_SECONDS
         cast(Any, fl_ctx.get_engine()).register_app_command(PROGRESS_COMMAND, self._progress)
 
@@ -123,13 +122,6 @@ class JobController(Controller):
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         """Do nothing at the end, when the engine calls it."""
-
-    def process_result_of_unknown_task(
-        self, client: Client, task_name: str, client_task_id: str, result: Any, fl_ctx: FLContext
-    ) -> None:
-        """Log an answer that came too late; it does not count."""
-        said = f"{task_name} {client_task_id}: {result.get_return_code()!r:.100}"
-        self.log_warning(fl_ctx, f"{client.name}: too late with {said}")
 
     def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
         return self._federation.document().model_dump(mode="json") if self._federation else {}

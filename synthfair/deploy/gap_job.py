@@ -13,7 +13,7 @@ from synthfair.data.encode import Clipping
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
-from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, write_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.postprocess.histogram import MAX_COUNT
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.settings import Checked, Epsilon
@@ -123,9 +123,8 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
     """
     from synthfair.measure.gaps_file import gaps_of_counts
 
-    schema = federation.schema
-    model = model_of(job.model, schema)
-    groups = tuple(map(str, schema.groups))
+    model = model_of(job.model, federation.schema)
+    groups = tuple(map(str, federation.schema.groups))
 
     def read(_site: str, answer: bytes) -> np.ndarray:
         counts = np.frombuffer(answer, "<i8").reshape(len(groups), 2, 2)
@@ -146,7 +145,6 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         confidence=GAP_CONFIDENCE,
     )
     document = GapsFile(
-        format="synthfair-gaps/1",
         epsilon=job.epsilon,
         confidence=GAP_CONFIDENCE,
         model=model.sha256,
@@ -154,4 +152,4 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         sites=list(answers),
         gaps=gaps,
     )
-    write_gaps(document, output / GAPS_NAME)
+    document.write(output / GAPS_NAME)

@@ -8,6 +8,7 @@ those of :mod:`synthfair.secure`.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.aggregator import NoisyTotal, PartialSum, open_sums
 from synthfair.secure.summands import AnySummand
-from synthfair.secure.task import SumTask, make_task
+from synthfair.secure.task import AggregatorKeys, SumTask, make_task, read_aggregator_folder
 from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Question, sha256
@@ -51,6 +52,18 @@ def job_label(
     draw = partial(secrets.token_bytes, LABEL_BYTES)
     label = compute_once(folder / "label", digest, draw, max_bytes=LABEL_BYTES)
     return label.hex(), folder
+
+
+def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, AggregatorKeys]:
+    """Return the public keys of those that a job names, in the order of their roles.
+
+    Raises:
+        InputError: one has none.
+    """
+    all_keys = read_aggregator_folder(folder) if folder and names else {}
+    if missing := sorted(set(names) - all_keys.keys()):
+        raise InputError(f"{folder}: no key of the aggregators {', '.join(missing)}")
+    return {name: keys for name, keys in all_keys.items() if name in names}
 
 
 def site_names(federation: JobSites) -> dict[str, str]:
@@ -113,9 +126,8 @@ def secure_sum(
         InputError: the sums do not open, see :func:`synthfair.secure.open_sums`; the task is spent.
     """
 
-    def verified(site: str, content: bytes) -> bytes:
-        _require_uploads(task, content, federation.keys[site])
-        return content
+    def read(site: str, content: bytes) -> bytes:
+        return _verified(task, content, federation.keys[site])
 
     store, least, sites = folder / f"{task.id.hex()}.uploads", task.least_clients, None
     refused, document = store.with_suffix(".refused"), task.model_dump(mode="json")
@@ -126,7 +138,7 @@ def secure_sum(
             shares, names = _of_role(task, refused.read_bytes(), 0), site_names(federation)
             sites = tuple(names[verify_upload(share, task, 0)[0].hex()] for share in shares)
             least = len(sites)
-        uploads = federation.ask(sum_question, verified, least=least, sites=sites)
+        uploads = federation.ask(sum_question, read, least=least, sites=sites)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(store, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads.values()))
@@ -148,7 +160,6 @@ def secure_sum(
             raise TooFewError(
                 f"{error}; its log names the key whose upload it cannot read: have that site"
                 " mended, and submit the same job again, which asks the sites again"
-                f"{', which book nothing more' * bool(anew)}"
             ) from error
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
@@ -156,23 +167,20 @@ def secure_sum(
         store.unlink()
         first = f"remove {anew.name} at the server, and " if anew else ""
         raise InputError(
-            f"{error}; the task is spent: {first}submit the job again, for a new task, which all"
-            " book anew"
+            f"{error}; the task is spent: {first}submit the job again, which all book anew"
         ) from error
 
 
-def _require_uploads(task: SumTask, content: bytes, client: str) -> None:
-    """Refuse what a client cannot have sent as one upload for each aggregator."""
-    roles = len(task.aggregators)
-    if len(content) != roles * upload_bytes(task):
-        raise InputError(f"{len(content)} bytes; must be {roles} times {upload_bytes(task)}")
-    senders = {
-        verify_upload(upload, task, role)[:2]
-        for role in range(roles)
-        for upload in _of_role(task, content, role)
-    }
-    if len(senders) != 1 or next(iter(senders))[0].hex() != client:
+def _verified(task: SumTask, content: bytes, client: str) -> bytes:
+    """Return what a client has sent, if it can be one upload for each aggregator."""
+    size, roles = upload_bytes(task), len(task.aggregators)
+    if len(content) != roles * size:
+        raise InputError(f"{len(content)} bytes; must be {roles} times {size}")
+    uploads = (_of_role(task, content, role)[0] for role in range(roles))
+    senders = {verify_upload(upload, task, role)[:2] for role, upload in enumerate(uploads)}
+    if len(senders) != 1 or senders.pop()[0].hex() != client:
         raise InputError("uploads: of another client, or of different sharings")
+    return content
 
 
 def _of_role(task: SumTask, content: bytes, role: int) -> list[bytes]:

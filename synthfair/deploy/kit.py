@@ -174,18 +174,15 @@ def harden(folder: Path, project: Project | None = None) -> Path | None:
 
     Raises:
         InputError: the folder is no kit, or has links; or the project's schema is refused, or it
-            does not name the kit's party, or the file that it proposes is there already.
+            does not name the kit's party.
     """
     kit = Kit(folder)
     local = kit.settings_path.parent
     for path in (local, *local.rglob("*")):
         if path.is_symlink() or not path.exists():
             raise InputError(f"{path}: is missing, or a link; put the file itself here")
-    if project is not None and kit.settings_path.exists():
-        raise InputError(
-            f"{kit.settings_path}: exists; harden without a project to keep it, or remove it"
-        )
-    proposal = {} if kit.settings_path.exists() or kit.role == "admin" else _proposal(kit, project)
+    is_new = kit.role != "admin" and not kit.settings_path.exists()
+    proposal = _proposal(kit, project) if is_new else {}
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
     # The engine's defaults are replaced where they are not safe, and what nobody needs is removed.
     tree = description(kit.role, KIT=str(kit.folder))
@@ -231,6 +228,8 @@ def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str,
         must: the same; ANYTHING in it is whatever it is in the content.
         where: keys of the document in another.
     """
+    if isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
+        must, content = dict(enumerate(must)), dict(enumerate(content))
     if isinstance(must, dict) and isinstance(content, dict):
         for key in sorted(must.keys() | content.keys()):
             inner = f"{where}.{key}" if where else key
@@ -240,9 +239,6 @@ def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str,
                 yield inner, f" is missing; must be {must[key]!r:.300}"
             else:
                 yield from differences(content[key], must[key], inner)
-    elif isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
-        for number, (entry, required) in enumerate(zip(content, must, strict=True)):
-            yield from differences(entry, required, f"{where}.{number}")
     elif must != "ANYTHING" and (type(content) is not type(must) or content != must):
         yield where, f" is {content!r:.300}; must be {must!r:.300}"
 
@@ -278,18 +274,12 @@ def start(folder: Path) -> None:
 
 
 def require_engine() -> None:
-    """Refuse to go on without the engine, or with another version of it.
+    """Refuse to go on without the engine. Raises InputError: it is missing, or another version."""
+    from importlib.metadata import distributions
 
-    Raises:
-        InputError: it is not installed; the message names the extra.
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        installed = version("nvflare")
-    except PackageNotFoundError as error:
+    versions = [package.version for package in distributions(name="nvflare")]
+    if versions != [ENGINE_VERSION]:
         raise InputError(
-            "deploy: needs the package nvflare: pip install 'synthfair[nvflare]'"
-        ) from error
-    if installed != ENGINE_VERSION:
-        raise InputError(f"deploy: needs nvflare {ENGINE_VERSION} at all sites; found {installed}")
+            f"deploy: needs nvflare {ENGINE_VERSION} at all sites; pip install"
+            f" 'synthfair[nvflare]'; found {', '.join(versions) or 'none'}"
+        )

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel
 
 from synthfair import __version__
 from synthfair.client.page import Site, answer
 from synthfair.data.schema import read_schema
-from synthfair.deploy.aggregator_site import answer_add
 from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
-from synthfair.deploy.site_sums import answer_model, answer_part
+from synthfair.deploy.site_sums import answer_add, answer_model, answer_part
 from synthfair.deploy.train_job import SiteTraining, TrainJob, answer_train, run_train
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY
@@ -179,8 +179,6 @@ class Party:
 
     def _content(self, request: Request) -> bytes:
         """Return the content of the answer, computed under one lock over all jobs."""
-        from filelock import FileLock
-
         question = request.question
         if question.task not in self._routines:
             raise RefusedError("message")
@@ -192,8 +190,6 @@ class Party:
 
     def _code(self, error: Exception) -> SiteCode:
         """Return all that is said of an error."""
-        from filelock import Timeout
-
         if isinstance(error, RefusedError):
             return error.code
         table = "table" if self.site else "failed"

@@ -81,7 +81,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         InputError: the model is of another schema, or there are too few rows for the noise.
     """
     from synthfair.evaluation import decision_metrics
-    from synthfair.postprocess import choose_decision, write_histogram
+    from synthfair.postprocess import choose_decision
     from synthfair.secure.aggregator import score_histogram
     from synthfair.trained import write_model
 
@@ -105,7 +105,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     )
     total = secure_sum(federation, task, question, folder=folder, anew=folder)
     histogram = score_histogram(counts, total)
-    write_histogram(histogram, output / HISTOGRAM)
+    histogram.write(output / HISTOGRAM)
     choice = choose_decision(histogram, job.notion, job.alpha)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)

@@ -83,8 +83,7 @@ class Project(BaseModel):
         if len(self.aggregators) == 1 or (kinds and not self.aggregators):
             cause = f"the job {kinds[0]} needs" if kinds else "sums by shares need"
             raise ValueError(f"aggregators: {cause} two or three that do not collude")
-        orgs = [party.org for party in self.aggregators]
-        if len(set(orgs)) < len(orgs):
+        if len({party.org for party in self.aggregators}) < len(self.aggregators):
             raise ValueError("aggregators: of one organisation; together they see every part")
         return self
 
@@ -126,9 +125,7 @@ def write_jobs(project: Project, output: Path) -> list[Path]:
     """
     jobs = {kind: job for kind, job in project.jobs if job is not None}
     if not jobs:
-        raise InputError(
-            f"jobs: the project has none; must have one of {', '.join(Jobs.model_fields)}"
-        )
+        raise InputError(f"jobs: there are none; must be of {', '.join(Jobs.model_fields)}")
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
     from synthfair.deploy.job_validator import SERVER, has_braces  # loads the engine

@@ -38,14 +38,13 @@ class SingleShotJob(Checked):
 
     release: dict[str, Any]
     shared_noise: bool = False
-    server: dict[str, Any] = Field(default_factory=dict)
+    server: ServerConfig = ServerConfig()
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
 
     @model_validator(mode="after")
     def _has_settings_that_fit(self) -> SingleShotJob:
         config = release_config(self.release)
-        validated(ServerConfig, self.server)
         if self.shared_noise and (config.epsilon is None or isinstance(config, DistillConfig)):
             raise ValueError("shared_noise: is for a surrogate with epsilon")
         return self
@@ -98,7 +97,6 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
     from synthfair.release.format import read_release
 
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output.mkdir(parents=True, exist_ok=True)
     config, settings = release_config(job.release), federation.settings
 
     def stored(site: str, content: bytes) -> Path:
@@ -127,7 +125,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         settings.schema_path,
         settings.tests,
         output,
-        validated(ServerConfig, job.server),
+        job.server,
         keys=() if job.shared_noise else [settings.keys / f"{p.stem}.pub" for p in releases],
         trusted=settings.trusted,
     )

@@ -1,4 +1,4 @@
-"""The site's side of sums by shares: its summand, which it cuts into shares.
+"""The parties' side of sums by shares: sites cut summands into shares, aggregators add these up.
 
 A share alone is random, and each is encrypted to its aggregator by the site. The server sees no
 more of a site's summand than a stranger does.
@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 
 from synthfair.deploy.model_file import model_of
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.secure.summands import GroupCounts, RowSums
-from synthfair.secure.task import SumTask, read_aggregator_folder
-from synthfair.task.limits import RefusedError, refused_as
+from synthfair.privacy.ledger import is_complete
+from synthfair.release.keys import read_keys
+from synthfair.secure.aggregator import ANSWER_SUFFIX, UploadSum, answer, receive, record_of
+from synthfair.secure.summands import ClippedVectors, GroupCounts
+from synthfair.secure.task import RECORDS, SumTask, read_aggregator_folder, read_aggregator_secret
+from synthfair.secure.upload import upload_bytes
+from synthfair.task.limits import AggregatorSettings, RefusedError, refused_as
 
 if TYPE_CHECKING:
     from synthfair.deploy.party import Request
 
 MODELS_FOLDER = "models"
-"""Folder in the site's own, of models that jobs sent back."""
+"""The folder, in the site's own, of models that jobs sent back."""
 
 
 def read_task(request: Request) -> SumTask:
@@ -50,21 +54,15 @@ def answer_part(request: Request) -> bytes:
     Parts are histograms of a model's scores, or the sums of a surrogate of all sites' rows.
 
     Raises:
-        RefusedError: the question is for no sum over rows that the site agrees to, or of another
-            schema, or of another model than comes with it.
+        RefusedError: the question is for no sum over rows that the site agrees to, or no model
+            comes with it.
     """
     from synthfair.secure.part import part_task
 
-    task, schema, model = agreed_task(request), request.party.schema, None
-    summand = task.what
-    if isinstance(summand, GroupCounts):
+    task, model = agreed_task(request), None
+    if isinstance(task.what, GroupCounts):
         with refused_as("message"):
-            model = model_of(request.question.carried, schema)
-        counted = summand.model, summand.schema_hash, summand.groups, summand.unit
-        if counted != (model.sha256, schema.hash, tuple(map(str, schema.groups)), "row"):
-            raise RefusedError("settings")
-    elif isinstance(summand, RowSums) and summand.table_schema.hash != schema.hash:
-        raise RefusedError("schema")
+            model = model_of(request.question.carried, request.party.schema)
     with refused_as("settings"):
         question = part_task(task, request.party.key, model)
     return request.answer(question)
@@ -85,3 +83,43 @@ def answer_model(request: Request) -> bytes:
     with whole_file(folder / f"{request.question.job}.json", mode=OWNER_ONLY) as temporary:
         temporary.write_bytes(request.question.carried)
     return b""
+
+
+def answer_add(request: Request) -> bytes:
+    """Answer with the noisy sum of the shares for this aggregator: one for a task, however often.
+
+    Guarantee: that of ``task.what``, by this aggregator's noise alone.
+
+    Raises:
+        RefusedError: the question is for no sum, beyond the limits, or has bad uploads.
+    """
+    task, settings = read_task(request), request.party.settings
+    secret, records = read_aggregator_secret(settings.key), settings.key.with_suffix(RECORDS)
+    if not is_complete(record_of(task, secret, records)):
+        _require_allowed(settings, task, sum(map(is_complete, records.glob(f"*{ANSWER_SUFFIX}"))))
+    size, content = upload_bytes(task), request.question.carried
+    uploads = [content[start : start + size] for start in range(0, len(content), size)]
+
+    def received() -> UploadSum:
+        with refused_as("uploads"):
+            return receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
+
+    return answer(task, secret, received, records).model_dump_json().encode()
+
+
+def _require_allowed(settings: AggregatorSettings, task: SumTask, answers: int) -> None:
+    limits, summand = settings.limits, task.what
+    if answers >= limits.most_tasks:
+        raise RefusedError("tasks")
+    if not isinstance(summand, ClippedVectors):
+        epsilon, delta = task.guarantee.epsilon, task.guarantee.delta
+        within = epsilon <= (limits.most_epsilon or 0) and delta <= limits.most_delta
+    elif summand.rho is None:
+        within = limits.without_noise
+    else:
+        within = summand.rho <= (limits.most_rho or 0)
+    if not within:
+        raise RefusedError("epsilon")
+    clients = read_keys([settings.clients]).keys()
+    if task.least_clients < limits.least_clients or not clients >= set(task.clients):
+        raise RefusedError("settings")

@@ -87,10 +87,7 @@ class TrainJob(Checked):
             jobs = ", ".join(name for name, method in METHODS.items() if method.is_job)
             raise ValueError(f"method: {config.method!r} is not a job; must be one of {jobs}")
         if config.get("cohort") is not None or config.get("also", ()):
-            raise ValueError(
-                "cohort and also are not read by a job: all sites take part, and one attribute"
-                " counts"
-            )
+            raise ValueError("cohort, also: a job has none: all sites take part in each round")
         return config
 
     @model_validator(mode="after")
@@ -99,10 +96,7 @@ class TrainJob(Checked):
         if config.local_passes and self.least_rows is None:
             raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
         if self.most_rows is None and config.counts_by_rows:
-            raise ValueError(
-                f"most_rows: {config.method} counts sites by their rows, and needs those of the"
-                " largest site"
-            )
+            raise ValueError(f"most_rows: {config.method} needs the rows of the largest site")
         if self.most_rows is not None and self.most_rows < (self.least_rows or 1):
             raise ValueError("most_rows: must be at least least_rows")
         return self
@@ -207,7 +201,6 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         on_round=training.save,
     )
     model = make_model(plan, training.data, progress)
-    output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
         metrics = MetricsFile.of(
             evaluation,
@@ -265,10 +258,9 @@ class ServerTraining(AgreedTraining):
 
         self._federation, plan = federation, self.plan
         self.checkpoint = CheckpointFile.next_to(folder / "train", self.run)
-        if plan.protection.vectors and plan.guarantee:
-            sums = make_sum(
-                federation, plan.protection.vectors, label=self.run, least=job.least_answers
-            )
+        self._uploads = self.checkpoint.path.with_suffix(".sums")
+        if (vectors := plan.protection.vectors) and plan.guarantee:
+            sums = make_sum(federation, vectors, label=self.run, least=job.least_answers)
             self.checkpoint = replace(self.checkpoint, fingerprint=sums.id.hex())
         progress = self.checkpoint.load(start(plan, self.data.users, 0))
         if progress is None and plan.guarantee and self.checkpoint.path.exists():
@@ -284,11 +276,6 @@ class ServerTraining(AgreedTraining):
         """Save the run after a round, then remove the uploads to its sum."""
         self.checkpoint.save(progress)
         shutil.rmtree(self._uploads, ignore_errors=True)
-
-    @property
-    def _uploads(self) -> Path:
-        """The folder of uploads to the sums of a round."""
-        return self.checkpoint.path.with_suffix(".sums")
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """Return the sum [k] of the reports of a round, and the number of sites to divide it by.
@@ -355,14 +342,11 @@ def answer_train(request: Request) -> bytes:
     settings.pop("task", None)
     with refused_as("settings"):
         agreement = validated(Agreement, settings)
-    if party.name not in agreement.sites:
-        raise RefusedError("settings")
+        # What the site remembers is made of public knowledge, where it is not of the last round.
+        if party.training is None or party.training.agreement != agreement:
+            party.training = SiteTraining(agreement, party)
     if request.question.round >= agreement.config.rounds:
         raise RefusedError("rounds")
-    # What the site remembers is made of public knowledge, where it is not of the last round.
-    if party.training is None or party.training.agreement != agreement:
-        with refused_as("settings"):
-            party.training = SiteTraining(agreement, party)
     vectors = party.training.plan.protection.vectors
     sums = agreed_task(request) if vectors else None
     if sums and sums.what != vectors:  # the sum of a round is as the site plans it
@@ -374,11 +358,11 @@ class SiteTraining(AgreedTraining):
     """A training as a site remembers it from round to round."""
 
     def __init__(self, agreement: Agreement, party: Party) -> None:
-        """Plan it. Raises InputError: the settings do not fit."""
+        """Plan it. Raises ValueError: the settings do not fit, or the site takes no part."""
         super().__init__(agreement, party.schema)
         import jax
 
-        self._party = party
+        self._party, self._number = party, agreement.sites.index(party.name)
         self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
         self._rows: ReadRows | None = None  # read once for all rounds; private
         self._unbought: bytes | None = None  # seed and labels where no epsilon buys any
@@ -451,11 +435,6 @@ class SiteTraining(AgreedTraining):
             return seed
         taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
         return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()
-
-    @property
-    def _number(self) -> int:
-        """The number of the site among the users."""
-        return self.agreement.sites.index(self._party.name)
 
     def _report(
         self, t: int, sums: SumTask | None, rows: ReadRows, bought: bytes | None, _run: Run

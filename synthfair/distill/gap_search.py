@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.distill import problem as outer
-from synthfair.distill.problem import CHUNK, OuterState, Point, Problem, StepRecord
+from synthfair.distill.problem import CHUNK, Point, Problem, StepRecord
 from synthfair.distill.solvers import Method
 
 FIRST_RHO, RHO_RATIO = 1.0, 10.0
@@ -46,6 +46,12 @@ class Search(NamedTuple):
     tried: dict[float, float]
 
 
+def best_weight(tried: dict[float, float], wanted: float) -> float:
+    """Return the smallest weight that reaches the wanted gap, else that of the smallest gap."""
+    enough = [weight for weight, gap in tried.items() if gap <= wanted]
+    return min(enough) if enough else min(tried, key=lambda weight: tried[weight])
+
+
 def next_weight(tried: dict[float, float], wanted: float) -> float | None:
     """Return the next weight, given the gap that each reached; None where the search is over.
 
@@ -56,13 +62,12 @@ def next_weight(tried: dict[float, float], wanted: float) -> float | None:
         return FIRST_RHO
     if len(tried) == MAX_TRIALS:
         return None
-    enough = [weight for weight, gap in tried.items() if gap <= wanted]
-    if enough:
-        return _between(max((w for w in tried if w < min(enough)), default=None), min(enough))
+    best = best_weight(tried, wanted)
+    lower = _between(max((w for w in tried if w < best), default=None), best)
+    if tried[best] <= wanted:
+        return lower
     if max(tried) < MAX_RHO:
         return max(tried) * RHO_RATIO
-    best = min(tried, key=lambda weight: tried[weight])
-    lower = _between(max((w for w in tried if w < best), default=None), best)
     upper = _between(best, min((w for w in tried if w > best), default=best))
     sides = [weight for weight in (lower, upper) if weight is not None]
     return max(sides, key=lambda weight: abs(np.log(weight / best)), default=None)
@@ -76,26 +81,27 @@ def _between(low: float | None, high: float) -> float | None:
 
 
 def run(
-    problem: Problem, state: OuterState, method: Method, *, max_gap: float, steps: int
+    problem: Problem, method: Method, *, max_gap: float | None, steps: int
 ) -> Iterator[tuple[Search, StepRecord]]:
     """Yield the search's results until no weight is left to try, or the steps are spent.
 
+    Where no gap is wanted, the problem's own weight is the one that is solved for, in all steps.
+
     Args:
         problem: with a :class:`~synthfair.distill.problem.PenalizedLoss` as objective.
-        state: from :func:`synthfair.distill.problem.init`.
         method: optimizer and solvers.
-        max_gap: the gap wanted, 0 to 1.
+        max_gap: the gap wanted, 0 to 1; None if none is.
         steps: bound of all weights together, but one chunk is run.
 
     Yields:
         The search after a chunk, and the records of the chunk, as
         :func:`synthfair.distill.problem.run` does.
     """
-
-    def rank(weight: float, gap: float) -> tuple[bool, float]:
-        """Return the key of an order: the smallest that suffices, then the smallest gap."""
-        return (True, gap) if gap > max_gap else (False, weight)
-
+    state = outer.init(problem, method)
+    if max_gap is None:
+        for end, records in outer.run(problem, state, method, steps=steps):
+            yield Search(end.best, float(problem.objective.rho_o), {}), records
+        return
     search = Search(state.best, FIRST_RHO, {})
     while not search.tried or CHUNK * (len(search.tried) + 1) <= steps:
         weight = next_weight(search.tried, max_gap)
@@ -103,10 +109,9 @@ def run(
             return
         weighted = with_weight(problem, weight)
         ((state, records),) = outer.run(weighted, state, method, steps=CHUNK - 1)
-        gap = float(state.best.record.gap)
-        if all(rank(weight, gap) < rank(*pair) for pair in search.tried.items()):
+        search = search._replace(tried=search.tried | {weight: float(state.best.record.gap)})
+        if best_weight(search.tried, max_gap) == weight:
             search = search._replace(best=state.best, rho_o=weight)
-        search = search._replace(tried=search.tried | {weight: gap})
         yield search, records
         state = outer.init(problem, method, after=state)
 

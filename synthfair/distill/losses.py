@@ -7,9 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
-from synthfair.model import Model, Params, Rows, Scorer
+from synthfair.model import Params, Rows, Scorer
 
 
 @jax.custom_jvp
@@ -91,19 +90,6 @@ def regularized_loss(
     """
     ridge = lambda_theta / (2 * rows.a.shape[1] ** 2) * squared_norm(params)
     return mean_loss(model, model.scores(params, rows.a), rows) + ridge
-
-
-def regularized_hessian(
-    model: Model, params: Params, rows: Rows, lambda_theta: jax.Array | float
-) -> jax.Array:
-    """Return the Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers."""
-    flat, unravel = ravel_pytree(params)
-    hessian = getattr(model, "hessian", None)
-    if hessian is None:
-        loss = lambda theta: regularized_loss(model, unravel(theta), rows, lambda_theta)  # noqa: E731
-        return jax.hessian(loss)(flat)
-    ridge = lambda_theta / rows.a.shape[1] ** 2
-    return hessian(params, rows) + ridge * jnp.eye(len(flat), dtype=flat.dtype)
 
 
 def derivative(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The solvers of a step of the bilevel problem: theta(x), H v = c, and the next x.
+"""The solvers of a step of the bilevel problem: for theta(x), for H v = c, for the next x.
 
 :func:`choose_method` is where the settings' names become objects; x is moved by any
 ``optax.GradientTransformation``. theta is a vector of p numbers here, whatever params are.
@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.sparse.linalg import cg
 
-from synthfair.distill.losses import regularized_hessian, regularized_loss
+from synthfair.distill.losses import regularized_loss
 from synthfair.model import Model, Rows
 from synthfair.release.settings import DistillConfig
 
@@ -44,11 +44,18 @@ class Function(NamedTuple):
 
 def regularized(model: Model, rows: Rows, lambda_theta: jax.Array | float) -> Function:
     """Return the regularised loss on rows, eq. (11), as a function of theta [p]."""
-    unravel = ravel_pytree(model.init(rows.a.shape[1]))[1]
-    return Function(
-        lambda theta: regularized_loss(model, unravel(theta), rows, lambda_theta),
-        lambda theta: regularized_hessian(model, unravel(theta), rows, lambda_theta),
-    )
+    n, unravel = rows.a.shape[1], ravel_pytree(model.init(rows.a.shape[1]))[1]
+
+    def value(theta: jax.Array) -> jax.Array:
+        return regularized_loss(model, unravel(theta), rows, lambda_theta)
+
+    def hessian(theta: jax.Array) -> jax.Array:
+        if (of_loss := getattr(model, "hessian", None)) is None:
+            return jax.hessian(value)(theta)
+        ridge = lambda_theta / n**2 * jnp.eye(len(theta), dtype=theta.dtype)
+        return of_loss(unravel(theta), rows) + ridge
+
+    return Function(value, hessian)
 
 
 # A linear solver solves H v = c for Hessians H, and remembers how it did so last: ``init`` returns

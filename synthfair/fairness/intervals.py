@@ -105,12 +105,6 @@ class Shares(NamedTuple):
     hits: np.ndarray
     size: np.ndarray
 
-    @property
-    def rate(self) -> np.ndarray:
-        """[G] share of the rows; not-a-number without rows."""
-        with np.errstate(invalid="ignore"):
-            return self.hits / self.size
-
     def of_at_least(self, n: int) -> Shares:
         """Return the sets that have so many rows."""
         counts = self.size >= n
@@ -128,7 +122,8 @@ class Shares(NamedTuple):
         with np.errstate(invalid="ignore"):
             low = np.where(hits > 0, betaincinv(hits, misses + 1, tail), 0.0)
             high = np.where(misses > 0, betaincinv(hits + 1, misses, 1 - tail), 1.0)
-        return np.array([self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate)])
+            rate = self.hits / self.size
+        return np.array([rate, np.minimum(low, rate), np.maximum(high, rate)])
 
     def differences(self, tail: float = TAIL) -> np.ndarray:
         """Return [3, K] rate of b minus rate of a, of all pairs of groups a < b, and its limits."""
@@ -181,44 +176,13 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
     above, gain = accuracy.value - constant, MIN_GAIN_SHARE * (1 - constant)
     if not (accuracy.low <= constant or above < gain):
         return None
-    if accuracy.high < constant:
-        where, how = "less accurate than", "below"
-    else:
-        where, how = "near", "hardly above" if accuracy.low > constant else "not clearly above"
-        how = how if above > 0 else "not above"
+    is_below = accuracy.high < constant
+    where, how = ("less accurate than", "below") if is_below else ("near", "not clearly above")
     return (
         f"the model is {where} the constant classifier: its accuracy of {accuracy.value:.3f} is"
         f" {how} the {constant:.3f} of the more frequent label for everybody, which treats all"
         " groups alike"
     )
-
-
-def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> str | None:
-    """Return a warning of a gap above the wanted one, or not measured; None if neither.
-
-    Args:
-        gap: between groups, signed or not.
-        wanted: the largest that was asked for.
-        rows: what it was measured on.
-
-    Example:
-        >>> from synthfair.fairness.intervals import missed_gap
-        >>> from synthfair.fairness.metrics import Metric
-        >>> missed_gap(Metric(-0.2, -0.3, -0.15), 0.1, "rows")
-        'the gap on the rows is 0.200 (95 % interval 0.150 to 0.300), and at most 0.1 was asked for'
-    """
-    value, low, high = size(gap)
-    if wanted is None or value <= wanted:
-        return None
-    if np.isnan(value):
-        return (
-            f"the gap on the {rows} cannot be measured: it needs two groups with enough rows and,"
-            f" but for selection rates, the label column; at most {wanted:g} was asked for"
-        )
-    bounds = "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
-    chance = "; that may be chance, as the interval says" if low <= wanted else ""
-    request = f"at most {wanted:g} was asked for{chance}"
-    return f"the gap on the {rows} is {value:.3f}{bounds}, and {request}"
 
 
 def difference(
@@ -356,7 +320,7 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
         >>> gaps = {"north": Metric(0.2, 0.12, 0.28), "south": Metric(-0.12, -0.2, -0.04)}
         >>> said = unfair_clients(Metric(0.01, -0.02, 0.04), gaps, 0.1)
         >>> said[:80]
-        'fair on average, unfair at 1 of 2 clients with enough test rows: north 0.200 (0.'
+        'fair on average: yes; unfair at 1 of 2 clients with enough test rows: north 0.200'
     """
     sizes = {name: size(gap) for name, gap in gaps.items()}
     unfair = sorted(
@@ -364,20 +328,13 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
     )
     if len(gaps) < 2 or not unfair:
         return None
-    average = {
-        "yes": "fair on average",
-        "probably": "probably fair on average",
-        "probably not": "probably unfair on average",
-        "no": "unfair on average",
-        "not measured": "on average not measured",
-    }[verdict(size(overall), limit)]
     gaps_of = [
         f"{n} {sizes[n].value:.3f} ({sizes[n].low:.3f} to {sizes[n].high:.3f})" for n in unfair
     ]
     return (
-        f"{average}, unfair at {len(unfair)} of {len(gaps)} clients with enough test rows:"
-        f" {named(gaps_of)}, where at most {limit:g} is fair enough. The"
-        " intervals of all clients hold together with 95 % (Bonferroni)"
+        f"fair on average: {verdict(size(overall), limit)}; unfair at {len(unfair)} of {len(gaps)}"
+        f" clients with enough test rows: {named(gaps_of)}, where at most {limit:g} is fair enough."
+        " The intervals of all clients hold together with 95 % (Bonferroni)"
     )
 
 

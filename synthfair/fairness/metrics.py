@@ -83,7 +83,7 @@ def statistical_parity_difference(
     y_pred: ArrayLike,
     *,
     sensitive_features: ArrayLike,
-    pos_label: Any = None,
+    pos_label: Any = 1,
 ) -> float:
     """Return P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4).
 
@@ -93,15 +93,15 @@ def statistical_parity_difference(
         y_true: [N] labels; they do not enter.
         y_pred: [N] decisions, of two values.
         sensitive_features: [N] groups, of any values that can be sorted; of two, s = 1 is the last.
-        pos_label: the decision that counts as +1; if None, the larger of two numbers, or 1.
+        pos_label: the decision that counts as +1.
 
     Returns:
         From -1 to 1; with more than two groups the largest rate minus the smallest; not-a-number
         with one.
 
     Raises:
-        InputError: more than two decisions, text without ``pos_label``, one that is not among two
-            decisions, a missing group, or arguments of different lengths.
+        InputError: more than two decisions, or two of which none is ``pos_label``; a missing
+            value, or arguments of different lengths.
 
     Example:
         >>> import synthfair as sf
@@ -109,23 +109,15 @@ def statistical_parity_difference(
         >>> sf.fairness.statistical_parity_difference(y, decisions, sensitive_features=s)
         0.5
     """
-    from pandas import isna
+    from pandas import Series, isna
 
-    given = [np.ravel(np.asarray(column, object)) for column in (y_pred, sensitive_features)]
-    if len(given[0]) != len(given[1]) or isna(np.concatenate(given)).any():
+    decided, groups = (np.ravel(np.asarray(of, object)) for of in (y_pred, sensitive_features))
+    if len(decided) != len(groups) or isna([*decided, *groups]).any():
         raise InputError("y_pred, sensitive_features: must have one value a row, none missing")
-    decided, groups = (np.array(column.tolist()) for column in given)
-    values = np.unique(decided)
-    if len(values) > 2 or (pos_label is None and values.dtype.kind not in "biuf"):
-        raise InputError(
-            f"y_pred: holds {values[:3].tolist()}; must be two values; of text, pos_label says"
-            " which is positive"
-        )
-    if pos_label is None:
-        pos_label = values[-1] if len(values) == 2 else 1
-    if len(values) == 2 and pos_label not in values.tolist():
-        raise InputError(f"pos_label: {pos_label!r}; must be one of {values.tolist()}")
-    rates = [float(np.mean(decided[groups == group] == pos_label)) for group in np.unique(groups)]
+    values = list(dict.fromkeys(decided))
+    if len(values) > 2 or (len(values) == 2 and pos_label not in values):
+        raise InputError(f"y_pred: holds {values[:3]}; must be two values, pos_label among them")
+    rates = Series(decided == pos_label).groupby(groups).mean().tolist()
     if len(rates) < 2:
         return float("nan")
     return rates[1] - rates[0] if len(rates) == 2 else max(rates) - min(rates)

@@ -122,7 +122,7 @@ class SumPenalty:
 
     def term(self, scores: Array) -> Array:
         """Return what is summed of each row [N], by its score alone."""
-        raise NotImplementedError
+        return self.derivatives(scores)[0]
 
     def derivatives(self, scores: Array) -> tuple[Array, Array, Array]:
         """Return :meth:`term` [N] of scores, and its first two derivatives."""
@@ -199,10 +199,6 @@ class CovariancePenalty(SumPenalty):
         """The name in release files."""
         return f"covariance, {self.notion}"
 
-    def term(self, scores: Array) -> Array:
-        """Return the scores [N]."""
-        return scores
-
     def derivatives(self, scores: Array) -> tuple[Array, Array, Array]:
         """Return z, 1 and 0."""
         return scores, 0 * scores + 1.0, 0 * scores
@@ -238,13 +234,9 @@ class SelectionRatePenalty(SumPenalty):
         """The name in release files."""
         return f"selection rate at temperature {self.temperature:g}, {self.notion}"
 
-    def term(self, scores: Array) -> Array:
-        """Return sigma(tau z) [N]."""
-        return (1.0 + scores.__array_namespace__().tanh(self.temperature / 2 * scores)) / 2
-
     def derivatives(self, scores: Array) -> tuple[Array, Array, Array]:
         """Return g = sigma(tau z), g' = tau g (1 - g) and g'' = tau g' (1 - 2 g)."""
-        g = self.term(scores)
+        g = (1.0 + scores.__array_namespace__().tanh(self.temperature / 2 * scores)) / 2
         slope = self.temperature * g * (1 - g)
         return g, slope, self.temperature * slope * (1 - 2 * g)
 

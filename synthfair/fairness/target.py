@@ -13,9 +13,6 @@ DEFAULT_FAIR_GAP = 0.1
 """Gap that counts as fair enough where nobody says another. Documentation of fairness libraries
 names it as acceptable (Holistic AI's ``statistical_parity``); it is no law and no theorem."""
 
-MAX_AMOUNTS = 100_000
-"""The most amounts, as many as a run may have clients."""
-
 
 class Target(BaseModel):
     """A fairness target of a run; metrics.json has it as ``asked``.
@@ -41,7 +38,7 @@ class Target(BaseModel):
     model_config = STRICT
 
     by: Literal["weight", "tolerance", "gap", "row_weights", "nothing"]
-    amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=MAX_AMOUNTS)
+    amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=100_000)
     client_gap: float | None = Field(default=None, gt=0, lt=1)
 
     @classmethod
@@ -65,15 +62,6 @@ class Target(BaseModel):
         return min(self.amounts) if self.by == "gap" and self.amounts else None
 
     @property
-    def other_limit(self) -> str | None:
-        """Return a limit that is asked for in words, where it is none of the gap over all rows."""
-        if self.by == "tolerance" and self.amounts:
-            return f"a tolerance of {min(self.amounts):g} was asked"
-        if self.client_gap is not None and self.max_gap is None:
-            return f"at most {self.client_gap:g} at each client was asked"
-        return None
-
-    @property
     def client_limit(self) -> float:
         """Return the gap up to which a client counts as treated fairly."""
         return self.client_gap or self.max_gap or DEFAULT_FAIR_GAP
@@ -87,12 +75,8 @@ class Target(BaseModel):
         return self
 
 
-SEARCHED_GAPS = "max_gap", "max_client_gap"
-"""Gaps that a model is searched for."""
-
-
 def with_penalty(data: Any) -> Any:
     """Return settings with the penalty of a search, which needs one near the gap itself."""
-    if isinstance(data, dict) and any(data.get(name) is not None for name in SEARCHED_GAPS):
+    if isinstance(data, dict) and (data.get("max_gap") or data.get("max_client_gap")):
         return {"penalty": "selection_rate", **data}
     return data

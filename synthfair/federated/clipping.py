@@ -25,6 +25,10 @@ from synthfair.model import Params, logistic
 RowLoss = Callable[[jax.Array, UserRows], jax.Array]
 """A function of scores [R] and rows to losses [R]; each row's depends on its own score alone."""
 
+PASS_ERRORS = 4
+"""Standard deviations more than expected for which one pass over a batch has room: with 100 rows or
+more, a second pass is needed less than once in 10,000 batches."""
+
 RowSum = TypeVar("RowSum")
 """A pytree of arrays that adds up over rows."""
 
@@ -47,12 +51,7 @@ def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
 
 
 def poisson_sum(
-    function: Callable[[UserRows], RowSum],
-    rows: UserRows,
-    expected: int,
-    key: jax.Array,
-    *,
-    room: int | None = None,
+    function: Callable[[UserRows], RowSum], rows: UserRows, expected: int, key: jax.Array
 ) -> RowSum:
     """Return a sum over a batch into which each row comes by itself with the same chance.
 
@@ -65,10 +64,8 @@ def poisson_sum(
         rows: of one user.
         expected: mean size of the batch, at least 1.
         key: must be secret where the sum is made private.
-        room: rows of one pass; if not given, four standard deviations more than expected, so that
-            with 100 or more a second pass is needed less than once in 10,000 batches.
     """
-    room = min(len(rows.weight), room or expected + 4 * int(expected**0.5) + 1)
+    room = min(len(rows.weight), expected + PASS_ERRORS * int(expected**0.5) + 1)
     size = jnp.maximum(jnp.sum(rows.weight), 1.0)
     batch = (jax.random.uniform(key, rows.weight.shape) < expected / size) & (rows.weight > 0)
     order = jnp.nonzero(batch, size=-(-len(rows.weight) // room) * room, fill_value=0)[0]

@@ -42,7 +42,7 @@ class NoisySteps(Averaging, Private):
     def plan(self, data: UserData) -> Self:
         """Return the method, with the least noise that the budget needs in each client's steps."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
-        steps = users.steps(batch=batch, epochs=self.local_epochs)
+        steps = users.steps(batch, self.local_epochs)
         method = self.bound_to(data, batch=batch, local_steps=steps, row_weights=data.row_weights)
         sums = method.sums(users, self.rounds)
         guarantee = self.promise(users.smallest, {"gradients": (sums, clip)})

@@ -23,7 +23,7 @@ DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 RETRY_FACTOR = 0.1
 """Factor of all steps after an exchange in which no candidate was better."""
 
-MAX_DECREMENT = 1e-3
+MAX_NEWTON_DECREMENT = 1e-3
 """Newton decrement at the optimum: to second order, F is within half its square of the least."""
 
 
@@ -210,7 +210,7 @@ class NewtonSteps:
 
     def converged(self, history: ExchangeRecord) -> bool:
         """Return whether the params are those of the optimum."""
-        return bool(history.decrement[-1] <= MAX_DECREMENT)
+        return bool(history.decrement[-1] <= MAX_NEWTON_DECREMENT)
 
 
 @dataclass(frozen=True)
@@ -234,4 +234,6 @@ def refined(model: TrainedModel, state: ExchangeState) -> TrainedModel:
         raise InputError("exchanges: no client has a row of some group that is compared")
     theta = tuple(np.asarray(state.theta, float).tolist())
     update = {"theta": theta, "gradient_norm": norm}
-    return model.model_copy(update=update | {"converged": bool(state.decrement <= MAX_DECREMENT)})
+    return model.model_copy(
+        update=update | {"converged": bool(state.decrement <= MAX_NEWTON_DECREMENT)}
+    )

@@ -159,12 +159,6 @@ class FedAvgRecord(NamedTuple):
 
     drift: jax.Array | np.ndarray
 
-    @property
-    def settled(self) -> bool:
-        """Return whether the drift stayed small in the last twentieth of a whole history."""
-        last = max(1, len(self.drift) // 20)
-        return bool(np.max(self.drift[-last:]) <= MAX_SETTLED_DRIFT)
-
 
 class FedAvg(Moving, InCohorts):
     """The minimum of the users' mean loss + ridge + rho penalty, each on its own rows.
@@ -206,9 +200,14 @@ class FedAvg(Moving, InCohorts):
         return self.in_cohorts(data, row_weights=data.row_weights)
 
     def converged(self, history: FedAvgRecord) -> bool | None:
-        """Return whether the rounds have settled, as they do with all users and without noise."""
-        everyone = self.cohorts.size == self.cohorts.population
-        return history.settled if everyone and self.protection.noise == 0 else None
+        """Return whether the drift stayed small in the last twentieth of a whole history.
+
+        It does with all users and without noise; None where that is not so.
+        """
+        if self.cohorts.size < self.cohorts.population or self.protection.noise > 0:
+            return None
+        last = max(1, len(history.drift) // 20)
+        return bool(np.max(history.drift[-last:]) <= MAX_SETTLED_DRIFT)
 
     # Server, before the first round
 

@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 from pydantic import Field
 
 from synthfair.federated.method import AtLeast0, Given, InCohorts, Positive, Share, given
-from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
+from synthfair.federated.parity import Differences, Parity, ParityNotion, RateSums, is_right
 from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import UserData
 from synthfair.model import Params
@@ -217,7 +217,8 @@ class GradientSteps(InCohorts):
         weight = self.memory * state.weight + 1.0
 
         # The multipliers rise, and the params go against loss and unfairness.
-        multipliers, pull = self._multipliers(state, total, recent[0].rates, weight)
+        d = self.parity and self.parity.differences(recent[0].rates, self.least_count)
+        multipliers, pull = self._multipliers(state, total, d, weight)
         rate = self.learning_rate / jnp.maximum(total.sums.rows, 1.0)
         params = jax.tree.map(
             lambda w, loss, unfair: w - rate * loss - self.learning_rate * unfair,
@@ -228,7 +229,7 @@ class GradientSteps(InCohorts):
 
         # The best params are kept. Reports about params that are no numbers count as nothing when
         # they are clipped: what is left is noise, which must not choose them.
-        quality, average = self._quality(recent[0]), _times(1 / weight, recent[1])
+        quality, average = self._quality(recent[0], d), _times(1 / weight, recent[1])
         better = (quality > state.quality) & jnp.all(jnp.isfinite(ravel_pytree(average)[0]))
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), average, state.best)
         least = jnp.where(better, quality, state.quality)
@@ -236,16 +237,15 @@ class GradientSteps(InCohorts):
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
-        self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
+        self, state: FpflState, total: Statistics, d: Differences | None, weight: jax.Array
     ) -> tuple[jax.Array, Params]:
         """Return new multipliers, and the constraints' part of the step.
 
         With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
         sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11). Without any, there is no part.
         """
-        if self.parity is None:
+        if d is None:
             return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
-        d = self.parity.differences(rates, self.least_count)
         violation = jnp.maximum(jnp.abs(d.values) - self.alpha, 0.0)
         multipliers = state.multipliers + self.multiplier_rate * violation
         force = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
@@ -254,11 +254,10 @@ class GradientSteps(InCohorts):
         pull = jax.tree.map(lambda leaf: jnp.tensordot(in_sums, leaf, axes=2), total.rate_gradients)
         return multipliers, pull
 
-    def _quality(self, sums: CohortSums) -> jax.Array:
+    def _quality(self, sums: CohortSums, d: Differences | None) -> jax.Array:
         accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
-        if self.parity is None:
+        if d is None:
             return accuracy
-        d = self.parity.differences(sums.rates, self.least_count)
         worst = jnp.max(jnp.abs(d.values)) - self.alpha
         quality = jnp.where(worst > TOLERANCE_SHARE * self.alpha + MIN_TOLERANCE, -worst, accuracy)
         return jnp.where(jnp.all(d.is_known), quality, UNKNOWN_OFFSET + accuracy)

@@ -121,7 +121,7 @@ class TrainConfig(Settings, Algorithm):
         """Return an instance of the method's own class, which takes the settings."""
         from synthfair.federated.methods import METHODS
 
-        name = str(settings.get("method", "fpfl"))
+        name = str(settings.get("method", cls.model_fields["method"].default))
         return super().__new__(METHODS.get(name, cls) if cls is TrainConfig else cls)
 
     @classmethod
@@ -239,9 +239,9 @@ class TrainConfig(Settings, Algorithm):
 
     def bound_to(self, data: UserData, **values: Any) -> Self:
         """Return the method with a linear model, or a network, in which all users take part."""
-        n = data.users.a.shape[1]
+        n, everyone = data.users.a.shape[1], Cohorts(len(data.users), len(data.users))
         model = Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
-        return self.bound(model=model, cohorts=Cohorts.everyone(len(data.users)), **values)
+        return self.bound(model=model, cohorts=everyone, **values)
 
 
 class Private(TrainConfig):

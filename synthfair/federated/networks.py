@@ -81,10 +81,8 @@ class Perceptron(LogisticRegression):
     def init(self, key: jax.Array) -> Params:
         """Draw the params in the user's default precision."""
         shapes = list(pairwise((self.n_inputs, *self.hidden, 1)))
-        keys = jax.random.split(key, len(shapes))
-        return [
-            draw_layer(*shape, layer_key) for shape, layer_key in zip(shapes, keys, strict=True)
-        ]
+        pairs = zip(shapes, jax.random.split(key, len(shapes)), strict=True)
+        return [draw_layer(*shape, layer_key) for shape, layer_key in pairs]
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
         """Return the scores [R]."""

@@ -56,7 +56,7 @@ class Parity:
         (2, 5)
     """
 
-    notion: ParityNotion = "equal_opportunity"
+    notion: ParityNotion
     groups: tuple[int, ...] = (2,)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ and added up, and each of two aggregators adds noise of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -149,21 +149,14 @@ def sum_counts(
         seed: of shares and noise, for tests; with one nothing is guaranteed.
     """
     groups, bins = tuple(map(str, schema.groups)), scored[2] if scored else 1
-    summand = GroupCounts(
-        schema_hash=schema.hash,
-        groups=groups,
-        model=scored[0].sha256 if scored else None,
-        bins=bins,
-        epsilon=epsilon or 1.0,
-        rows_per_client=users.largest,
-    )
+    model = scored[0].sha256 if scored else None
+    about: dict[str, Any] = {"schema_hash": schema.hash, "groups": groups, "model": model}
     s, y = np.asarray(users.s[:, 0]), np.asarray(users.y)
     in_bin = score_bins(scored[1], bins) if scored else np.zeros(len(y), np.int64)
 
     if epsilon is None:
-        counts = count_scores(in_bin, s, y, len(groups), bins).tolist()
         return ScoreHistogram(
-            schema_hash=summand.schema_hash, model=summand.model, groups=groups, counts=counts
+            **about, counts=count_scores(in_bin, s, y, len(groups), bins).tolist()
         )
     # What each user adds to the sum, [2 G B].
     ends = zip(np.asarray(users.first), np.asarray(users.first + users.size), strict=True)
@@ -171,6 +164,7 @@ def sum_counts(
         count_scores(in_bin[i:j], s[i:j], y[i:j], len(groups), bins).ravel().astype(np.int64)
         for i, j in ends
     )
+    summand = GroupCounts(**about, bins=bins, epsilon=epsilon, rows_per_client=users.largest)
     source = system_entropy if seed is None else seeded(seed)
     total = noisy_sum(parts, summand, aggregators=AGGREGATORS, source=source)
     return score_histogram(summand, total)

@@ -23,13 +23,11 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
-from synthfair.federated.engine import report_size, run
-from synthfair.federated.exchange import ExchangeState, NewtonSteps, first_state, refined
+from synthfair.federated.exchange import ExchangeState, NewtonSteps, first_state
 from synthfair.federated.method import Count, Given, InCohorts, Positive, given
-from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.users import Cohorts, UserData, Users
+from synthfair.federated.users import UserData
 from synthfair.settings import Notion
-from synthfair.trained import TrainedModel, read_model
+from synthfair.trained import read_model
 
 
 class Refine(NewtonSteps, InCohorts):
@@ -103,20 +101,6 @@ class Refine(NewtonSteps, InCohorts):
     def init(self, key: jax.Array) -> ExchangeState:
         """Return the state that asks for the start alone."""
         return first_state(jnp.asarray(self.start) if self.start else self.model.init(key))
-
-
-# Models
-
-
-def refine_model(
-    model: TrainedModel, users: Users, penalty: SumPenalty, *, rho: float, c: float, exchanges: int
-) -> tuple[TrainedModel, int]:
-    """Return a linear model after exchanges with users in memory, and the bytes they send."""
-    linear = LogisticRegression(len(model.theta))
-    refine = Refine(start=model.theta, model=linear, gap=penalty, rho=rho, C=c)
-    end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)
-    sent = report_size(refine, users)[1] * len(users) * exchanges
-    return refined(model, end.state), sent
 
 
 def read_start(path: Path, schema: Schema) -> tuple[float, ...]:

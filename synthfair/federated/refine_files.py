@@ -20,13 +20,7 @@ from synthfair.data.batches import other_inputs
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, named_penalty
-from synthfair.federated.exchange import (
-    Exchange,
-    ExchangeState,
-    ExchangeSums,
-    first_state,
-    refined,
-)
+from synthfair.federated.exchange import Exchange, ExchangeState, ExchangeSums, first_state, refined
 from synthfair.federated.single_rows import MIN_VALUE_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.metrics_file import Exchanges
@@ -108,7 +102,7 @@ class SumsQuestion(BaseModel):
     def is_near(self, expected: SumsQuestion) -> bool:
         """Return whether questions are the same, up to rounding of params and price."""
         computed = {name: getattr(expected, name) for name in ("candidates", "rho", "free")}
-        lengths, other = (list(map(len, asked.candidates)) for asked in (self, expected))
+        lengths, other = (list(map(len, q.candidates)) for q in (self, expected))
         if lengths != other or self.model_copy(update=computed) != expected:
             return False
         prices = (self.rho, self.free), (expected.rho, expected.free)

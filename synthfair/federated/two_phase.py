@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from synthfair.federated.clipping import (
     clipped_gradients,
@@ -119,7 +119,7 @@ class FairSgd(FairPasses):
 
     def plan(self, data: UserData) -> FairSgd:
         """Return the method, in which all clients take part in every round."""
-        steps = data.users.steps(batch=self.rows, epochs=self.local_epochs)
+        steps = data.users.steps(self.rows, self.local_epochs)
         return self.bound_to(data, parity=Parity(self.notion, data.groups), local_steps=steps)
 
     # Server, before the first round
@@ -136,9 +136,7 @@ class FairSgd(FairPasses):
         """Return the state after local steps of Adam down in phi, and of plain ascent in kappa."""
         adam = optax.adam(self.learning_rate)
 
-        def step(
-            carry: tuple[FairState, Any], step_key: jax.Array
-        ) -> tuple[tuple[FairState, Any], None]:
+        def step(carry: tuple[FairState, Any], step_key: jax.Array) -> tuple[Any, None]:
             state, moments = carry
             batch = random_rows(rows, self.rows, step_key)
             slope, unfair = jax.grad(
@@ -318,20 +316,23 @@ class TwoPhase(FairPasses, NoisySteps):
 
     teacher: Given[FairSgd] = given()
 
+    @model_validator(mode="after")
+    def _bounds_the_teacher(self) -> TwoPhase:
+        if self.end_to_end and self.clip is None:
+            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
+        return self
+
     def plan(self, data: UserData) -> TwoPhase:
         """Return the students' rounds, with the teachers that are trained before them."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
-        local, before = (
-            users.steps(batch=batch, epochs=n) for n in (self.local_epochs, self.teacher_epochs)
-        )
+        local, before = (users.steps(batch, n) for n in (self.local_epochs, self.teacher_epochs))
         method = self.bound_to(data, batch=batch, local_steps=local)
         sums: dict[Summed, tuple[SampledSums, float]] = {}
         shared: dict[str, Any] = self.model_dump(include={"alpha", "kappa", "kappa_rate"})
         shared |= {"model": method.model, "parity": Parity(self.notion, data.groups)}
         teacher = FairSgd(**shared, batch=batch, local_steps=before)
         if self.end_to_end:
-            teacher = PrivateFairSgd(**shared, batch=batch, local_steps=before)
-            teacher = teacher.bound(clip=self.clip or teacher.clip)
+            teacher = PrivateFairSgd(**shared, batch=batch, local_steps=before, clip=clip)
             sums["teacher_gradients"] = teacher.sums(users), teacher.clip * SENSITIVITY
         sums["student_gradients"] = method.sums(users, self.rounds), clip
         condition = None if self.end_to_end else "teacher"

@@ -71,7 +71,7 @@ class Users:
         """Size of all rows, as plain numbers."""
         return int(self.a.nbytes + self.s.nbytes + self.y.nbytes)
 
-    def steps(self, *, batch: int, epochs: float) -> int:
+    def steps(self, batch: int, epochs: float) -> int:
         """Return the number of batches of some passes over the smallest user's rows, at least 1."""
         return max(1, round(epochs * self.smallest / batch))
 
@@ -178,11 +178,6 @@ class Cohorts:
             raise InputError(
                 f"cohort = {self.size}: must be 1 to {self.population}, the number of users"
             )
-
-    @classmethod
-    def everyone(cls, population: int) -> Cohorts:
-        """Return the rule that draws all users in every round."""
-        return cls(population, population)
 
     @property
     def room(self) -> int:
@@ -360,7 +355,10 @@ def make_user_data(
         )
     if weights is not None:
         if not config.takes_weights:
-            raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
+            from synthfair.federated.methods import METHODS
+
+            takes = ", ".join(name for name, kind in METHODS.items() if kind.takes_weights)
+            raise InputError(f"weights: not read by {config.method}; take one of {takes}")
         if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
             raise InputError(
                 f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"

@@ -6,8 +6,6 @@ from .collection import (
     make_collection,
     perturb_rates,
     perturb_records,
-    read_collection,
-    write_collection,
 )
 from .estimate import Tally, estimate_gaps
 from .gaps_file import GapsFile, MeasuredGap, MeasuredGroup
@@ -35,6 +33,4 @@ __all__ = [
     "perturb_rates",
     "perturb_records",
     "plan_gap",
-    "read_collection",
-    "write_collection",
 ]

@@ -147,11 +147,9 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
     # Each report counts once, by its random id.
     if sums.ids is not None:
         length = 2 * ID_BYTES
-        is_id = (
-            _matches(columns["report"], ID_PATTERN).fill_null(False).to_numpy(zero_copy_only=False)
-        )
+        is_id = _matches(columns["report"], ID_PATTERN).fill_null(False)
         digits = f"must be {length} of the digits 0-9 and a-f"
-        reject("not a report id", ~is_id, "report", digits)
+        reject("not a report id", ~is_id.to_numpy(zero_copy_only=False), "report", digits)
         duplicate = np.zeros(len(valid), bool)
         texts = columns["report"].filter(pa.array(valid)).to_numpy(zero_copy_only=False)
         duplicate[valid] = ~sums.ids.add_new(texts)

@@ -9,21 +9,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
-from synthfair.files import read_as, write_json
 from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.settings import Checked
-
-MAX_COLLECTION_BYTES = 1_000_000
-"""Size of the largest file that is read."""
+from synthfair.settings import JsonFile
 
 NO_VALUE = "(no value)"
 """Name of the group of clients who have no value; it is not compared with others."""
@@ -65,7 +60,7 @@ def _printable(name: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
-class Collection(Checked):
+class Collection(JsonFile):
     """A public description of a measurement: what every device reports, and with which guarantee.
 
     Attributes:
@@ -77,6 +72,8 @@ class Collection(Checked):
         epsilon1: budget of the group.
         epsilon2: budget of the value.
     """
+
+    max_file_bytes: ClassVar[int] = 1_000_000
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
     groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MAX_MEASURED_GROUPS)
@@ -167,20 +164,6 @@ def make_collection(
         epsilon1=mechanism.epsilon1,
         epsilon2=mechanism.epsilon2,
     )
-
-
-def write_collection(collection: Collection, path: Path) -> None:
-    """Write the public file as JSON, completely or not at all."""
-    write_json(path, collection.model_dump(mode="json"))
-
-
-def read_collection(path: Path) -> Collection:
-    """Return what a public file holds; its epsilon is checked against its mechanism's.
-
-    Raises:
-        InputError: unreadable, not what :func:`write_collection` writes, or too small an epsilon.
-    """
-    return read_as(path, Collection, MAX_COLLECTION_BYTES)
 
 
 class Report(NamedTuple):
@@ -305,9 +288,7 @@ def perturb_rates(
         )
     if together and np.ptp(rows.s):
         other = int(np.argmax(rows.s != rows.s[0])) + 1
-        raise InputError(
-            f"rows: row {other}: another group than row 1; rows of one person have one group"
-        )
+        raise InputError(f"rows: row {other}: another group than row 1; one person has one group")
     persons = 1 if together else len(rows.s)
     values = rate_of(rate, rows, np.arange(len(rows.s)) % persons, persons)
     names = np.where(np.isnan(values), NO_VALUE, np.array(groups, object)[rows.s[:persons]])

@@ -103,30 +103,24 @@ class Means(NamedTuple):
 
 
 def estimate_gaps(
-    sums: ReportSums,
-    collection: Collection,
-    *,
-    confidence: float = 0.95,
-    shares: Sequence[float] | None = None,
+    sums: ReportSums, collection: Collection, *, confidence: float = 0.95
 ) -> GapsFile:
     """Return the means of the groups, and the gap of every two, in the value's unit.
 
-    Estimates assume that every client used the mechanism of the public file, and that given shares
-    are those of the groups. If the reports contradict that, the intervals are not valid: the
-    warnings of the result name the contradictions.
+    Estimates assume that every client used the mechanism of the public file. If the reports
+    contradict that, the intervals are not valid: warnings of the result name the contradictions.
 
     Args:
         sums: of at least two reports.
         collection: the public file.
         confidence: of each interval by itself, above 0 and below 1.
-        shares: [d] of the groups, positive and of sum 1, if known; else they are estimated.
 
     Returns:
         Estimates; what the reports leave open is not-a-number, and its interval the whole range.
         Groups without a value have no mean.
 
     Raises:
-        InputError: too few reports, or an invalid confidence or share.
+        InputError: too few reports, or an invalid confidence.
 
     Example:
         Reports of 1,000 clients in each of two groups, of which 600 and 400 are positive:
@@ -146,7 +140,7 @@ def estimate_gaps(
     tally, mechanism, names = sums.tally, collection.make_mechanism(), collection.groups
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
-    means = estimate_means(tally, mechanism, shares)
+    means = estimate_means(tally, mechanism)
     limits = limits_of_means(tally, mechanism, means, NormalDist().inv_cdf((1 + confidence) / 2))
 
     ends = collection.lower + (1 + np.array([means.values, *limits.clip(-1, 1)])) * collection.unit
@@ -158,7 +152,6 @@ def estimate_gaps(
         low, high = (collection.unit * end for end in gap_interval(i, j, means, limits))
         gaps.append(MeasuredGap(first=names[i], second=names[j], value=value, low=low, high=high))
     return GapsFile(
-        format="synthfair-gaps/1",
         reports=tally.reports,
         rejected=sums.rejected,
         confidence=confidence,
@@ -169,7 +162,7 @@ def estimate_gaps(
             for name, share, error, mean, low, high in zip(*columns, strict=True)
         ],
         gaps=gaps,
-        warnings=_contradictions(tally, collection, means, shares_given=shares is not None),
+        warnings=_contradictions(tally, collection, means),
     )
 
 
@@ -293,22 +286,18 @@ def gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> tuple[floa
     return low, high
 
 
-def _contradictions(
-    tally: Tally, collection: Collection, means: Means, *, shares_given: bool
-) -> list[str]:
+def _contradictions(tally: Tally, collection: Collection, means: Means) -> list[str]:
     """Return contradictions between reports and the public file, one a line; none if they fit."""
     names, mechanism = collection.groups, collection.make_mechanism()
 
-    # Shares that differ from the given ones, or that no group can have.
-    implied = mechanism.shares(tally.counts / tally.reports)
-    expected = means.shares if shares_given else implied.clip(0.0, 1.0)
+    # Shares that no group can have.
+    implied, expected = means.shares, means.shares.clip(0.0, 1.0)
     error = np.sqrt(mechanism.share_variance(expected, tally.reports))
     # The second term of Bernstein's inequality, for few reports.
     small = MAX_CHANCE_ERRORS**2 / 3 / (tally.reports * (mechanism.keep - mechanism.change))
-    verdict = "not the given one" if shares_given else "impossible"
     lines = [
         f"{names[i]}: the reports imply a share of {implied[i]:.4f} ± {error[i]:.4f},"
-        f" which is {verdict}"
+        " which is impossible"
         for i in np.flatnonzero(np.abs(implied - expected) > MAX_CHANCE_ERRORS * error + small)
     ]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 from statistics import NormalDist
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from synthfair.fairness.intervals import difference
 from synthfair.fairness.metrics import Scored
-from synthfair.files import read_as, write_json
 from synthfair.measure.collection import RATE_LABELS, Rate
 from synthfair.postprocess.histogram import count_scores
 from synthfair.privacy.guarantee import Guarantee
@@ -25,13 +23,10 @@ from synthfair.privacy.noise import (
     system_entropy,
     uniform,
 )
-from synthfair.settings import Checked, Count, Line, Undefined
+from synthfair.settings import Checked, Count, JsonFile, Line, Undefined
 
 GAPS_NAME = "gaps.json"
 """The name of the file in a run's folder."""
-
-MAX_GAPS_BYTES = 100_000_000
-"""The largest file that is read."""
 
 _Defined = Annotated[float, *Undefined]
 
@@ -61,7 +56,7 @@ class MeasuredGap(Checked):
     high: float
 
 
-class GapsFile(Checked):
+class GapsFile(JsonFile):
     """A gaps.json, of clients' reports by ``gap aggregate`` or of sites' counts by the job ``gap``.
 
     Attributes:
@@ -78,7 +73,9 @@ class GapsFile(Checked):
         sites: that have counted.
     """
 
-    format: Literal["synthfair-gaps/1"]
+    max_file_bytes: ClassVar[int] = 100_000_000
+
+    format: Literal["synthfair-gaps/1"] = "synthfair-gaps/1"
     epsilon: Annotated[float, Field(gt=0, le=1e4)]
     confidence: Annotated[float, Field(gt=0, lt=1)]
     gaps: list[MeasuredGap] = Field(min_length=1, max_length=200_000)
@@ -90,16 +87,6 @@ class GapsFile(Checked):
     model: Line | None = None
     guarantee: Guarantee | None = None
     sites: list[Line] = Field(default=[])
-
-
-def read_gaps(path: Path) -> GapsFile:
-    """Return a gaps.json. Raises InputError: unreadable, or not what measures gaps."""
-    return read_as(path, GapsFile, MAX_GAPS_BYTES)
-
-
-def write_gaps(gaps: GapsFile, path: Path) -> None:
-    """Write a gaps.json, whole or not at all."""
-    write_json(path, gaps.model_dump(mode="json", exclude_unset=True))
 
 
 def noisy_counts(rows: Scored, epsilon: float, source: RandomBytes = system_entropy) -> np.ndarray:

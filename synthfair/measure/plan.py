@@ -20,7 +20,7 @@ from synthfair.measure.estimate import Tally
 from synthfair.measure.mechanisms import MAX_BUDGET, MECHANISMS, Kind, LocalMechanism
 
 MIN_PLANNED_EPSILON = 1e-3
-MAX_PLANNED_CLIENTS = 10**15
+MAX_REPORTS = 10**15
 
 
 def expected_tally(
@@ -202,9 +202,12 @@ def plan_gap(
         names = "clients", "epsilon", "precision"
         raise InputError("give two of clients, epsilon and precision; the third is found", *names)
     estimate.require_confidence(confidence)
-    pair = _hardest_pair(shares, compared)
-    if clients is not None and not 2 <= clients <= MAX_PLANNED_CLIENTS:
-        raise InputError(f"clients = {clients}: must be from 2 to {MAX_PLANNED_CLIENTS}")
+    sizes = estimate.require_shares(shares, len(shares))
+    pair = np.sort(sizes if compared is None else sizes[[*compared]])[:2]  # the hardest to compare
+    if len(pair) < 2:
+        raise InputError("groups to compare: at least 2 are needed")
+    if clients is not None and not 2 <= clients <= MAX_REPORTS:
+        raise InputError(f"clients = {clients}: must be from 2 to {MAX_REPORTS}")
 
     loss = partial(largest_variance, shares=pair, clients=1)
     mechanism_of = cache(lambda epsilon: best_split(kind, len(shares), epsilon, loss))
@@ -222,13 +225,7 @@ def plan_gap(
         )
 
     def of_fewest(epsilon: Any) -> GapPlan:
-        if plan(MAX_PLANNED_CLIENTS, epsilon).precision > precision:
-            raise InputError(
-                f"precision = {precision:g}: not reached with {MAX_PLANNED_CLIENTS} clients"
-            )
-        return _smallest(
-            lambda n: plan(math.ceil(n), epsilon), precision, 2, MAX_PLANNED_CLIENTS, 1e-7
-        )
+        return _smallest(lambda n: plan(math.ceil(n), epsilon), precision, 2, MAX_REPORTS, 1e-7)
 
     if clients is None:
         return of_fewest(epsilon)
@@ -239,21 +236,7 @@ def plan_gap(
             f" are a sample{one_bit}; even without privacy the half-width is {least:.3g}. At least"
             f" {of_fewest(MAX_BUDGET).clients} clients are needed"
         )
-    return _smallest(
-        lambda epsilon: plan(clients, epsilon), precision, MIN_PLANNED_EPSILON, MAX_BUDGET, 4e-4
-    )
-
-
-def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np.ndarray:
-    """Return the shares [2] of the two smallest groups that are compared."""
-    estimate.require_shares(shares, len(shares))
-    indices = range(len(shares)) if compared is None else compared
-    if len(indices) < 2 or len({*indices} & {*range(len(shares))}) < len(indices):
-        raise InputError(
-            f"groups to compare = {list(indices)}: must be at least 2 of the {len(shares)}, each"
-            " once"
-        )
-    return np.sort([shares[i] for i in indices])[:2]
+    return _smallest(partial(plan, clients), precision, MIN_PLANNED_EPSILON, MAX_BUDGET, 4e-4)
 
 
 def _half_width(
@@ -274,7 +257,7 @@ def _half_width(
 def _smallest(
     plan: Callable[[float], GapPlan], precision: float, low: float, high: float, width: float
 ) -> GapPlan:
-    """Return the plan of the smallest number that gives a precision; high, the largest, does.
+    """Return the plan of the smallest number, of ``low`` to ``high``, that gives a precision.
 
     It is found to a part of ``width``, and is at most that above the smallest.
     """
@@ -282,6 +265,8 @@ def _smallest(
 
     if plan(low).precision <= precision:
         return plan(low)
+    if plan(high).precision > precision:
+        raise InputError(f"precision = {precision:g}: not reached with {high} clients")
 
     def excess(log: float) -> float:
         return plan(math.exp(log)).precision - precision

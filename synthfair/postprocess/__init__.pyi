@@ -5,11 +5,7 @@ from .histogram import (
     coins,
     count_scores,
     make_weights,
-    read_histogram,
-    read_weights,
     score_bins,
-    write_histogram,
-    write_weights,
 )
 from .thresholds import DecisionChoice, choose_decision, surrogate_histogram
 
@@ -22,10 +18,6 @@ __all__ = [
     "coins",
     "count_scores",
     "make_weights",
-    "read_histogram",
-    "read_weights",
     "score_bins",
     "surrogate_histogram",
-    "write_histogram",
-    "write_weights",
 ]

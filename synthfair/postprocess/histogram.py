@@ -10,26 +10,21 @@ import hashlib
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError
-from synthfair.files import read_as, write_json
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import laplace_variance
-from synthfair.settings import Checked, Notion, WeightMethod
+from synthfair.settings import Checked, JsonFile, Notion, WeightMethod
 
 MAX_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
 
 BOTH_LABELS = (0, 1)
 """Indices of the labels -1 and +1."""
-
-MAX_HISTOGRAM_BYTES = 2**26
-"""The largest size of a file that is read: twice that of a million counts of 16 digits."""
 
 MIN_COUNT_ERRORS = 3.0
 """Standard deviations of noise that a count must have, so that a rate is made of it."""
@@ -56,7 +51,7 @@ class Origin(Checked):
     guarantees: tuple[Guarantee | None, ...] = Field(strict=False, min_length=1, max_length=10_000)
 
 
-class ScoreHistogram(Checked):
+class ScoreHistogram(JsonFile):
     """A histogram of rows in equal bins of the predicted probability, by group and label.
 
     A row falls into one entry: one row more or less changes one count by 1, whatever the number of
@@ -84,6 +79,8 @@ class ScoreHistogram(Checked):
         (2, 2, 1)
     """
 
+    max_file_bytes: ClassVar[int] = 2**26  # twice a million counts of 16 digits
+
     format: Literal["synthfair-histogram/1"] = "synthfair-histogram/1"
     schema_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     model: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
@@ -105,9 +102,7 @@ class ScoreHistogram(Checked):
         for guarantee in filter(None, claims):
             variance = (guarantee.aggregators or 0) * laplace_variance(guarantee.scale)
             if variance == 0 or not math.isclose(self.variance, variance, rel_tol=1e-9):
-                raise ValueError(
-                    f"variance: {self.variance:g}: the noise of the guarantee has {variance:g}"
-                )
+                raise ValueError(f"variance: {self.variance:g}; the guarantee's is {variance:g}")
         return self
 
     def array(self) -> np.ndarray:
@@ -133,9 +128,15 @@ def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
 
 
 def count_scores(
-    bins: np.ndarray, s: np.ndarray, y: np.ndarray, n_groups: int, n_bins: int
+    bins: np.ndarray,
+    s: np.ndarray,
+    y: np.ndarray,
+    n_groups: int,
+    n_bins: int,
+    *,
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return [G, 2, B] numbers of rows by group, label (-1, +1) and bin.
+    """Return [G, 2, B] numbers of rows, or their weights, by group, label (-1, +1) and bin.
 
     Args:
         bins: [N] of :func:`score_bins`; zeros for plain counts.
@@ -143,9 +144,10 @@ def count_scores(
         y: [N] -1 or +1.
         n_groups: G.
         n_bins: B.
+        weight: [N] of the rows; 1 if not given.
     """
     entry = (2 * s + (y > 0)) * n_bins + bins
-    return np.bincount(entry, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
+    return np.bincount(entry, weight, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
 
 
 def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) -> None:
@@ -175,25 +177,11 @@ def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) ->
             )
 
 
-def write_histogram(histogram: ScoreHistogram, path: Path) -> None:
-    """Write the histogram as JSON, whole or not at all."""
-    write_json(path, histogram.model_dump(mode="json"))
-
-
-def read_histogram(path: Path) -> ScoreHistogram:
-    """Read a file that :func:`write_histogram` wrote.
-
-    Raises:
-        InputError: unreadable, too large, or not a histogram; the message names the entry.
-    """
-    return read_as(path, ScoreHistogram, MAX_HISTOGRAM_BYTES)
-
-
 _Weight = Annotated[float, Field(gt=0)]
 _Pair = Annotated[tuple[_Weight, _Weight], Field(strict=False)]
 
 
-class RowWeights(Checked):
+class RowWeights(JsonFile):
     """The factors of the loss of a row in training, by its group and label.
 
     Attributes:
@@ -206,6 +194,8 @@ class RowWeights(Checked):
     Raises:
         ValueError: another number of groups.
     """
+
+    max_file_bytes: ClassVar[int] = 2**26
 
     format: Literal["synthfair-weights/1"] = "synthfair-weights/1"
     schema_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -269,20 +259,6 @@ def make_weights(histogram: ScoreHistogram, method: WeightMethod) -> RowWeights:
         weights=(targets / rows).tolist(),
         origin=histogram.origin,
     )
-
-
-def write_weights(weights: RowWeights, path: Path) -> None:
-    """Write the weights as JSON, whole or not at all."""
-    write_json(path, weights.model_dump(mode="json"))
-
-
-def read_weights(path: Path) -> RowWeights:
-    """Read a file that :func:`write_weights` wrote.
-
-    Raises:
-        InputError: unreadable, too large, or not weights; the message names the entry.
-    """
-    return read_as(path, RowWeights, MAX_HISTOGRAM_BYTES)
 
 
 MAX_HISTOGRAM_BINS = 2**11

@@ -22,6 +22,7 @@ from synthfair.postprocess.histogram import (
     GroupDecision,
     Origin,
     ScoreHistogram,
+    count_scores,
     require_rows,
     score_bins,
 )
@@ -102,11 +103,9 @@ def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogr
     schema = model.schema_
     releases = named_releases(releases, schema)
     records, weight = pool_records(releases, schema)
-    rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, RECORD_BINS)
-    entry = (2 * rows.s + (rows.y > 0)) * RECORD_BINS + score_bins(
-        model.scores(rows.x, rows.s), RECORD_BINS
-    )
-    counts = np.bincount(entry, weight, minlength=np.prod(shape)).reshape(shape)
+    x, s, y = encode(records, schema, source="records")
+    bins = score_bins(model.scores(x, s), RECORD_BINS)
+    counts = count_scores(bins, s, y, len(schema.groups), RECORD_BINS, weight=weight)
     # Running totals are rounded, not counts: errors of a hundred small counts would add up.
     counts = np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0).astype(int)
 

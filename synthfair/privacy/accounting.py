@@ -98,11 +98,9 @@ def epsilon_of(mu: float, delta: float) -> float:
         >>> round(sf.privacy.epsilon_of(0.5, 1e-5), 2)
         1.99
     """
-    if delta_of(mu, 0.0) <= delta:
-        return 0.0
     from dp_accounting import get_epsilon_gaussian
 
-    return float(get_epsilon_gaussian(1.0 / mu, delta))
+    return float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
 
 
 def discrete_delta_of(mu: float, epsilon: float) -> float:
@@ -332,10 +330,7 @@ class Composition:
         """
         parts = tuple(parts)
         if len({sums.relation for sums, _ in parts}) != 1:
-            raise InputError(
-                f"sums of {len(parts)} kinds: must be at least one, and all of samples drawn alike,"
-                " Poisson or of fixed size"
-            )
+            raise InputError(f"sums of {len(parts)} kinds: give some, of samples drawn alike")
         mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.everyone))
         return cls(mu, tuple(term for term in parts if not term[0].everyone))
 

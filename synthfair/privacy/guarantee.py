@@ -271,8 +271,7 @@ class Guarantee(Checked):
         delta = discrete_delta_of(mu, self.epsilon)
         if delta > self.delta * (1 + DELTA_TOLERANCE):
             raise ValueError(
-                f"mechanisms of mu = {mu:.4g} have delta = {delta:.3g} at epsilon ="
-                f" {self.epsilon:g}, more than the {self.delta:g} claimed"
+                f"mu = {mu:.4g}: delta = {delta:.3g}, more than the {self.delta:g} claimed"
             )
         return self
 
@@ -401,13 +400,12 @@ def require_true(guarantee: Guarantee, config: ReleaseSettings, schema: Schema) 
     if names != [*bounds]:
         raise ValueError(f"mechanisms are {names}; must be {[*bounds]}")
     for mechanism in guarantee.of_release:
-        name, times = mechanism.name, getattr(mechanism, "times", len(schema.features) - 1)
-        if times != len(schema.features) - 1:
-            raise ValueError(f"{name}: {times} choices; must be {len(schema.features) - 1}")
+        name, edges = mechanism.name, len(schema.features) - 1
         change = largest_change(name, bounds[name], config.relation, mechanism.grid)
-        if abs(mechanism.sensitivity / change - 1) > 1e-12:
+        is_right = abs(mechanism.sensitivity / change - 1) <= 1e-12
+        if not is_right or getattr(mechanism, "times", edges) != edges:
             wrong = f"sensitivity {mechanism.sensitivity:g}; must be {change:g}"
-            raise ValueError(f"mechanism {name}: {wrong}")
+            raise ValueError(f"mechanism {name}: {wrong}, for {edges} choices if it chooses")
 
 
 def training_guarantee(
@@ -483,6 +481,5 @@ def noise_for_shares(kinds: tuple[SampledSums, ...], epsilon: float, delta: floa
     Raises:
         InputError: no noise is enough.
     """
-    return common_noise(kinds, epsilon - DISCRETE_EXCESS, delta * (1 - DISCRETE_EXCESS)) * (
-        1 + 1e-9
-    )
+    noise = common_noise(kinds, epsilon - DISCRETE_EXCESS, delta * (1 - DISCRETE_EXCESS))
+    return noise * (1 + 1e-9)

@@ -49,14 +49,10 @@ MAX_LEDGER_BYTES = 500_000_000
 _TOLD = {
     "epsilon": "an exact answer undoes what the epsilon protects",
     "release": (
-        "two exact answers of nearly the same rows together tell of a row that only one of them has"
-        " (two surrogates: its exact level in about a third of the columns), and of two settings or"
-        " schemas the counts that only one of them hides"
+        "two exact answers together tell of a row that only one has (two surrogates: its exact"
+        " level in about a third of the columns), and the counts that only one of them hides"
     ),
-    "sums": (
-        "exact sums of two jobs together tell whole rows: those that only one of them has, and"
-        " those in which what was asked differs"
-    ),
+    "sums": "exact sums of two jobs together tell whole rows, those in which the jobs differ",
 }
 """Texts on what two answers together tell, by what left first and what is to leave."""
 
@@ -230,11 +226,10 @@ class Ledger:
 
         Raises as :meth:`records`.
         """
-        purchases = [record.what for record in self.records() if isinstance(record.what, Purchase)]
         return sum(
             (p.output, p.round, p.question) != (output, number, question)
-            for p in purchases
-            if p.kind == kind and (p.seen or p.guarantee is None)
+            for p in (record.what for record in self.records())
+            if isinstance(p, Purchase) and p.kind == kind and (p.seen or p.guarantee is None)
         )
 
     # What may leave, and does
@@ -252,9 +247,13 @@ class Ledger:
         key, before = self._key(purchase), [*self._costs.values()]
         if purchase.composition and purchase.name and key in self._costs:
             return
-        for old in before:
-            if old.guarantee and purchase.guarantee:
-                self._require_comparable(old.guarantee, purchase.guarantee)
+        new = purchase.guarantee
+        for old in (old.guarantee for old in before if old.guarantee and new):
+            if new and (old.unit, old.relation) != (new.unit, new.relation):
+                raise self._refusal(
+                    f"protects one {old.unit} ({old.relation}); one {new.unit} ({new.relation})"
+                    " needs a ledger of its own"
+                )
         # All together, this one included, must stay within the limit, less the reserve.
         # What has no epsilon is no part of the sum of those that have.
         is_exact, limit = purchase.composition is None, self._limit
@@ -310,7 +309,10 @@ class Ledger:
         with claimed(path, force=True):
             # Room, if it could be booked: a full disk refuses before anything is spent.
             state, name = _read_head(path, purchase.run)
-            if not state or self._gives_way(name, purchase):
+            self._catch_up()
+            before = self._costs.get(name, purchase).guarantee
+            question = self._asked.get((name, purchase.round), purchase.question)
+            if not state or (before, question) != (purchase.guarantee, purchase.question):
                 name = secrets.token_hex(32)
                 self.require(purchase.model_copy(update={"name": name}))
                 state = _reserve(path, purchase.run, name, max_bytes)
@@ -348,13 +350,6 @@ class Ledger:
         with self._locked():
             self._append(limit)
 
-    def _gives_way(self, name: str, purchase: Purchase) -> bool:
-        """Return whether a name is booked for another question, or another guarantee."""
-        self._catch_up()
-        costs = self._costs.get(name, purchase)
-        question = self._asked.get((name, purchase.round), purchase.question)
-        return question != purchase.question or costs.guarantee != purchase.guarantee
-
     def _key(self, purchase: Purchase) -> str:
         """Return what lines of one cost have in common."""
         if purchase.guarantee is None:
@@ -379,17 +374,6 @@ class Ledger:
                 "again",
             )
 
-    def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
-        if (old.unit, new.unit).count("user") == 1:
-            raise self._refusal(
-                f"protects one {old.unit}; one {new.unit} needs a ledger of its own"
-            )
-        if old.relation != new.relation:
-            raise self._refusal(
-                f"relation = {new.relation!r}: all releases of a ledger must have the same, and its"
-                f" own is {old.relation!r}"
-            )
-
     def _refusal(self, words: str, *arguments: str) -> BudgetError:
         return BudgetError(f"{self.path}: {words}", *arguments)
 
@@ -412,10 +396,8 @@ class Ledger:
         except Timeout as error:
             raise InputError(f"{self.path}: locked by another process") from error
         except OSError as error:
-            raise InputError(
-                f"{self.path}: cannot write: {reason(error)}; the argument ledger names another"
-                " place"
-            ) from error
+            message = f"{self.path}: cannot write: {reason(error)}; name another ledger"
+            raise InputError(message, "ledger") from error
 
     def _append(self, what: Purchase | Limit) -> None:
         """Add a line, which survives a crash once this returns; the file must be locked."""
@@ -428,8 +410,7 @@ class Ledger:
         with os.fdopen(handle, "ab") as file:
             file.truncate(self._end)  # what a crash cut off was never written
             file.write((b"" if self._ended else b"\n") + line + b"\n")  # an editor took the end
-            file.flush()
-            os.fsync(file.fileno())
+            _sync(file)
         sync_folder(self.path.parent)
         self._catch_up()
 
@@ -445,9 +426,7 @@ class Ledger:
         try:
             size = self.path.stat().st_size if self.path.exists() else 0
             if size > MAX_LEDGER_BYTES:
-                raise InputError(
-                    f"{self.path}: larger than the {MAX_LEDGER_BYTES} bytes that are allowed"
-                )
+                raise InputError(f"{self.path}: larger than {MAX_LEDGER_BYTES} bytes")
             if size < self._end:
                 raise InputError(f"{self.path}: lines that it had are lost")
             if size == self._end and (self.path.is_file() or not self.path.exists()):
@@ -564,9 +543,8 @@ def is_complete(path: Path) -> bool:
 def damaged(path: Path) -> InputError:
     """Return the error for a file that cannot be read."""
     return InputError(
-        f"{path}: holds what was bought, and is damaged, or of another version of synthfair. Run"
-        " the version that wrote it, to its end; or delete the file to compute it again, which"
-        " spends epsilon once more"
+        f"{path}: damaged, or of another version of synthfair; run the version that wrote it, or"
+        " delete the file to compute it again, which spends epsilon once more"
     )
 
 

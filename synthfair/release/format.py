@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -83,11 +83,6 @@ class Header(Checked):
     @field_serializer("table_schema")
     def _without_labels(self, schema: Schema) -> dict[str, Any]:
         return schema.document
-
-    @property
-    def schema_hash(self) -> str:
-        """The hash of the schema."""
-        return self.table_schema.hash
 
     @property
     def kind(self) -> Literal["fair", "surrogate"]:
@@ -271,9 +266,8 @@ def _arrow_schema(header: Header) -> pa.Schema:
 
 def _content_digest(header: bytes, release: Release) -> bytes:
     """Return the digest of a release whose header stands in the file so."""
-    return hashlib.sha256(
-        RELEASE_DOMAIN + hashlib.sha256(header).digest() + release.fingerprint
-    ).digest()
+    digests = hashlib.sha256(header).digest() + release.fingerprint
+    return hashlib.sha256(RELEASE_DOMAIN + digests).digest()
 
 
 def read_release(
@@ -343,24 +337,13 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
         if key not in MAX_METADATA_BYTES:
             raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
         if len(value) > MAX_METADATA_BYTES[key]:
-            raise InputError(
-                f"{source}: metadata {key.decode()!r}: has {len(value)} bytes; at most"
-                f" {MAX_METADATA_BYTES[key]} are allowed"
-            )
+            most = MAX_METADATA_BYTES[key]
+            raise InputError(f"{source}: metadata {key!r} has {len(value)} bytes; at most {most}")
     text = metadata[HEADER_KEY]
-    try:  # first: that of another format says so
-        header = _header(text)
-    except InputError:
-        header = parse_as(text, Header, source)  # raises, with the file's name
+    header = parse_as(text, Header, source)  # first: that of another format says so
     if SIGNATURE_KEY not in metadata:
         raise InputError(f"{source}: altered since it was written: its sha256 is missing")
     return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
-
-
-@lru_cache(maxsize=16)
-def _header(text: bytes) -> Header:
-    """Return the header of a text, which most clients of a federation share."""
-    return parse_as(text, Header, "header")
 
 
 def _require_columns(layout: pa.Schema, header: Header, source: str) -> None:
@@ -381,16 +364,13 @@ def require_fit(release: Release, schema: Schema | None, source: str) -> None:
         InputError: it does not fit; the message says what differs, by column.
     """
     made_with = release.header.table_schema
-    if release.header.kind == "surrogate":
-        fits = schema is None or is_within(made_with, schema)
-        why = "records pool where each column allows no more than the schema given"
-    else:
-        names = schema and schema.encoded_names  # the hash does not see their order
-        fits = schema is None or (made_with.hash, made_with.encoded_names) == (schema.hash, names)
-        why = "columns of a fair release are encoded, so that all need the same schema file"
-    if schema and not fits:
-        unlike = "; ".join(differences(made_with, schema)) or "columns are in another order"
-        raise InputError(f"{source}: made with another schema than the one given: {unlike}; {why}")
+    if schema is not None:
+        # The hash does not see the order of encoded columns.
+        names = made_with.encoded_names, schema.encoded_names
+        is_same = made_with.hash == schema.hash and names[0] == names[1]
+        if not (is_same or (release.header.kind == "surrogate" and is_within(made_with, schema))):
+            unlike = "; ".join(differences(made_with, schema)) or "columns are in another order"
+            raise InputError(f"{source}: made with another schema than the one given: {unlike}")
     _require_values(release, source)
 
 
@@ -418,8 +398,8 @@ def _require_room(rows: int, columns: int, room: int, source: str) -> None:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
     if rows * columns > room:
         raise InputError(
-            f"{source}: holds {rows} rows of {columns} columns, {rows * columns} values; all"
-            f" releases together may hold {MAX_CELLS}, and those before it leave {room}"
+            f"{source}: holds {rows} rows of {columns} columns; releases before it leave {room}"
+            f" values of {MAX_CELLS}"
         )
 
 

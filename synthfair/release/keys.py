@@ -12,11 +12,10 @@ RELEASE_DOMAIN followed by the digest: a signature made for something else never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 RELEASE_DOMAIN = b"synthfair-release/2\0"
 """The prefix of everything that is hashed or signed for a release."""
-
-_Key = TypeVar("_Key")
 
 Keys = Mapping[str, str]
 """The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
@@ -94,16 +91,14 @@ def verify(
     """
     if signature.sha256 != digest.hex():
         raise InputError(
-            f"{source}: altered since it was written: its content has sha256 {digest.hex()}, and"
-            f" its metadata says {signature.sha256}"
+            f"{source}: altered since it was written: sha256 {digest.hex()}, not {signature.sha256}"
         )
     if signature.public_key is None or signature.signature is None:
         return
     key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
     if not is_signed(domain, digest, value, key):
         raise InputError(
-            f"{source}: its signature with the key {signature.public_key} does not fit its content;"
-            " must be what that key makes of it"
+            f"{source}: its signature with the key {signature.public_key} does not fit"
         )
 
 
@@ -203,13 +198,7 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
     Raises:
         InputError: unreadable, or not an Ed25519 private key without a password.
     """
-    require("cryptography", "signing", "sign")
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    words = "a private key; must be an Ed25519 key in PEM, without a password, as keygen writes it"
-    load = partial(load_pem_private_key, password=None)
-    return _loaded(Path(path), load, Ed25519PrivateKey, words)
+    return _loaded(Path(path), private=True)
 
 
 def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
@@ -226,13 +215,6 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
         InputError: no key, one is unreadable or not an Ed25519 public key, or a name or a key
             comes twice.
     """
-    require("cryptography", "verifying signatures", "sign")
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    words = (
-        f"a public key, the {PUBLIC_ENDING} file that keygen writes; must be an Ed25519 key in PEM"
-    )
     if not paths:
         raise InputError("no public keys given")
     clients: dict[str, Path] = {}
@@ -244,7 +226,7 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
             name = file.stem
             if not name.isprintable():
                 raise InputError(f"{file}: the name of a key file must be printable")
-            public = _loaded(file, load_pem_public_key, Ed25519PublicKey, words)
+            public = _loaded(file, private=False)
             key = public.public_bytes_raw().hex()
             if key in clients:
                 raise InputError(f"{file}: the same key as {clients[key]}; each client has its own")
@@ -256,15 +238,22 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
     return {key: path.stem for key, path in clients.items()}
 
 
-def _loaded(path: Path, load: Callable[[bytes], Any], kind: type[_Key], words: str) -> _Key:
-    """Return the key in a file; ``words`` say what else a file is not."""
+def _loaded(path: Path, *, private: bool) -> Any:
+    """Return the Ed25519 key in a file, the private or the public one of a client."""
+    require("cryptography", "signatures", "sign")
     from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
     content = read_bytes(path, MAX_KEY_BYTES)
     try:
-        key = load(content)
+        key = s.load_pem_private_key(content, None) if private else s.load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path}: not {words}") from error
-    if not isinstance(key, kind):
+        words = f"{'private' if private else 'public'} key as keygen writes it"
+        raise InputError(f"{path}: not a {words}; must be Ed25519 in PEM, unencrypted") from error
+    if not isinstance(key, Ed25519PrivateKey if private else Ed25519PublicKey):
         raise InputError(f"{path}: a key of another kind; must be Ed25519")
     return key

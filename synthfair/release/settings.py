@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -76,11 +75,9 @@ class DistillConfig(ReleaseSettings):
     surrogate with this epsilon, delta, relation and k_min.
     """
 
-    other_names: ClassVar[Mapping[str, str]] = {"rho": "rho_o"}
-
     rho_o: float = Field(default=10.0, ge=0)
     """Weight of the fairness penalty on real rows; 0 is plain distillation. The server calls it
-    rho, which is taken here, too."""
+    rho."""
 
     max_gap: float | None = Field(default=None, gt=0, lt=1)
     """Largest difference between the groups' decision rates that is wanted on the real rows, e.g.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, isnan, nan
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from synthfair.fairness.intervals import (
     MIN_RATE_ROWS,
@@ -20,6 +20,7 @@ from synthfair.fairness.metrics import Metric, Rates
 from synthfair.fairness.target import DEFAULT_FAIR_GAP, Target
 from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
+from synthfair.report.words import render
 
 RATES_OF = {
     "spd": "selection rates",
@@ -116,56 +117,19 @@ def sentence(
         >>> sentence("spd", sf.evaluate(model, table), limit=0.05)[:64]
         'Selection rates of other applicants and white applicants differ '
     """
-    if means is None:
-        means = size(run.overall[metric]), run.accuracy, run.constant_accuracy
-    gap, accuracy, constant = means
-    groups, by, unusable = [*compared_rates(run)], run.groups_by, one_label(run)
-    near = near_constant(accuracy, constant)
-    two = len(groups) == 2 and len(by) < 2
-    names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
-    names = " and ".join(groups) if two else names if len(groups) > 1 else "the groups"
-    compared = f"{RATES_OF[metric].capitalize()} of {names}"
-    parts = [unusable] if unusable else []
-    if isnan(gap.value):
-        no_labels = isnan(accuracy.value) and metric != "spd"
-        cause = "there are no labels" if no_labels else "too few groups have rows that count"
-        wish = "" if limit is None else f"; at most {limit:g} was asked"
-        parts.append(f"{compared} cannot be compared: {cause}{wish}.")
-    else:
-        most = DEFAULT_FAIR_GAP if limit is None else limit
-        # As few digits as tell the gap from the limit.
-        enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
-        digits = next(enough, 3)
-        bounds = "" if isnan(gap.low) else f" (95 %: {gap.low:.{digits}f} to {gap.high:.{digits}f})"
-        up_to = "" if two and metric != "equalized_odds_difference" else "up to "
-        met = "" if verdict(gap, most) in ("yes", "no") else "probably "
-        met += "met" if gap.value <= most else "missed"
-        wish, met = f"; at most {most:g} was asked", f": {met}"
-        if limit is None:
-            wish = f"; {(target and target.other_limit) or 'no limit was asked'}"
-            met = f", and the rule of thumb of at most {most:g} is {met[2:]}"
-        wish += "" if unusable else met  # a small gap says nothing then
-        parts.append(f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{wish}.")
-        if is_plain:
-            needless = limit is not None and gap.value <= limit and not (near or unusable)
-            trained = "The model was trained without a penalty."
-            parts.append("No penalty was needed." if needless else trained)
-        elif plain and not isnan(plain.gap.value):
-            parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
-    if left_out := getattr(run, "left_out", ()):
-        parts.append(f"The releases have too few rows of {' and '.join(left_out)} to compare.")
-    if reads:
-        parts.append("The model reads the group to decide.")
-    if isnan(accuracy.value):
-        return " ".join([*parts, "Accuracy is not known without labels."])
-    majority = "" if isnan(constant) else f"; the majority label for all has {constant:.2f}"
-    if near:
-        how = "less" if accuracy.value < constant else "not clearly more"
-        majority = (
-            f", {how} than the {constant:.2f} of the majority label for all, which has no gap"
-        )
-    without = f", {plain.accuracy.value:.2f} without" if plain and not is_plain else ""
-    return " ".join([*parts, f"Accuracy {accuracy.value:.2f}{without}{majority}."])
+    majority = run.constant_accuracy
+    gap, accuracy, constant = means or (size(run.overall[metric]), run.accuracy, majority)
+    most = DEFAULT_FAIR_GAP if limit is None else limit
+    # As few digits as tell the gap from the limit.
+    enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
+    values: dict[str, Any] = {"metric": metric, "run": run, "groups": [*compared_rates(run)]}
+    values |= {"gap": gap, "accuracy": accuracy, "constant": constant}
+    values |= {"target": target, "limit": limit, "most": most, "digits": next(enough, 3)}
+    values |= {"plain": plain, "is_plain": is_plain, "reads": reads, "unusable": one_label(run)}
+    values |= {"near": near_constant(accuracy, constant), "rates": RATES_OF[metric].capitalize()}
+    values["is_sure"] = verdict(gap, most) in ("yes", "no")
+    values["left_out"] = getattr(run, "left_out", ())
+    return " ".join(render("sentence.txt.j2", **values).splitlines())
 
 
 def run_sentence(folder: Path) -> str:

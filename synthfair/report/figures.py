@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from synthfair.errors import InputError
+from synthfair.errors import InputError, require
 from synthfair.fairness.intervals import rate_interval, size
 from synthfair.fairness.metrics import NOTION_METRICS, Metric, Rates
 from synthfair.report.answer import RATES_OF, Headline
@@ -61,8 +61,6 @@ PLOT_STYLE = {
     "errorbar.capsize": 2,
 }
 
-NO_MATPLOTLIB = 'figures need matplotlib: pip install "synthfair[report]"'
-
 
 def can_draw() -> bool:
     """Return whether matplotlib is installed."""
@@ -76,8 +74,7 @@ def styled() -> Iterator[None]:
     Raises:
         InputError: it is not installed.
     """
-    if not can_draw():
-        raise InputError(NO_MATPLOTLIB)
+    require("matplotlib", "figures", "report")
     import matplotlib.style
 
     with matplotlib.style.context(["default", PLOT_STYLE]), warnings.catch_warnings():
@@ -241,8 +238,9 @@ def plot_groups(evaluation: Evaluation) -> Figure:
         'rate'
     """
     places = np.arange(len(RATE_NAMES))
-    ranked = sorted(evaluation.by_group.items(), key=lambda item: -item[1].n)
-    rates = dict(ranked[:MAX_DRAWN_GROUPS])
+    by_group = evaluation.by_group
+    ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MAX_DRAWN_GROUPS]
+    rates = {group: of for group, of in by_group.items() if group in ranked}
     series = []
     for i, (group, metrics) in enumerate(group_metrics(rates, evaluation.rows).items()):
         shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)

@@ -11,7 +11,7 @@ from typing import Any
 import synthfair
 from synthfair.fairness.intervals import MIN_RATE_ROWS, rows_to_settle, unfair_clients, verdict
 from synthfair.files import require_free, write_text
-from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.metrics_file import METRICS
 from synthfair.report import figures, result_tables
 from synthfair.report.answer import RATES_OF, SIDES, answer, compared_rates
@@ -48,7 +48,7 @@ def write_report(
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
     alone = [run for run in runs if (run / GAPS_NAME).exists() and not (run / METRICS).exists()]
-    measured = [(run.resolve().name, read_gaps(run / GAPS_NAME)) for run in alone]
+    measured = [(run.resolve().name, GapsFile.read(run / GAPS_NAME)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     leads = [_lead(overview, max_gap) for overview in overviews(results)]
     plots = _plots(leads, results)
@@ -65,7 +65,7 @@ def write_report(
         measured=measured,
         tables=result_tables,
         Table=Table,
-        missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
+        can_draw=figures.can_draw(),
         compared=RATES_OF,
         as_text=as_text,
         few_rows=MIN_RATE_ROWS,

@@ -30,61 +30,10 @@ CONDITIONS = {
 _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 """Fields of a guarantee that other facts say."""
 
-_ALWAYS = (
-    "What was decided by looking at the rows: settings tried before, the schema, a refused table.",
-    "The settings, delta among them: they are published.",
-    "Timing, memory and files on the machines of all who take part.",
-    "Other releases about the same persons, but for those in the client's ledger.",
-)
-"""Limits of every guarantee."""
-
-_TESTING = "Rows kept for testing: their metrics have no noise."
-
-_SIMULATED = "What this one process saw: all ran in it, a simulation."
-
-_DEPLOYED = "Whoever can read a site's memory and files, or read the server's, which draws noise."
-
-_SHARES = (
-    "Aggregators that all collude: they see every client's part.",
-    "False inputs of clients.",
-)
-
-_FLOATING = "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete."
-
-_ROUNDS = {
-    "sees_sums": (
-        "Whoever knows who took part in a round.",
-        "Whoever sees single reports: that they are summed up securely is assumed.",
-        _FLOATING,
-    ),
-    "sees_uploads": (
-        "Whoever knows which rows were in a batch.",
-        "How many rows a client has: the number is public.",
-        _FLOATING,
-    ),
-    "all_but_one": ("Whoever knows who was drawn in a round.", *_SHARES),
-}
-"""Limits of guarantees for rounds, by adversary."""
-
-_SUMS = (
-    *_SHARES,
-    "A false total, which a single aggregator can cause.",
-    "Who takes part, how many clients there are, and when: the list of clients is public.",
-    "That a client is not on the list, as its table has too few rows or too many.",
-    "A user's rows at several clients: they are bounded at each by itself.",
-)
-"""Limits of guarantees for sums by shares."""
-
 
 def limits(guarantee: Guarantee) -> tuple[str, ...]:
     """Return all that a guarantee does not cover."""
-    lines = (*_ALWAYS, *[_SIMULATED] * guarantee.simulated)
-    if guarantee.aggregators:
-        return lines + _SUMS
-    if guarantee.samples:
-        lines += (*[_DEPLOYED] * (not guarantee.simulated), _TESTING)
-        lines += _ROUNDS[guarantee.adversary]
-    return lines + _SHARES if guarantee.counts_epsilon else lines
+    return tuple(render("not_covered.txt.j2", guarantee=guarantee).splitlines())
 
 
 def claim(guarantee: Guarantee | None) -> str:

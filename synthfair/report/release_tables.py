@@ -16,6 +16,7 @@ from synthfair.report.words import render
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.data.encode import Clipping
+    from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.format import Inspection, Release
     from synthfair.release.settings import SurrogateConfig
@@ -40,12 +41,10 @@ def clipping_table(clipping: Clipping) -> Table | None:
     """Return the client's columns whose values were clipped; None without any. Private."""
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in clipping.clipped(above=0.0)
+        for name, c in clipping.clipped().items()
     ]
-    columns, title = (
-        ("column", "bounds", "below", "above"),
-        "values clipped to the schema's bounds (private)",
-    )
+    columns = ("column", "bounds", "below", "above")
+    title = "values clipped to the schema's bounds (private)"
     return Table(columns, rows, title, max_rows=MAX_SHOWN_COLUMNS) if rows else None
 
 
@@ -61,17 +60,7 @@ def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConf
 def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     """Return a warning of a release without an epsilon that nobody has decided to make so."""
     kind = "fair" if isinstance(config, DistillConfig) else "surrogate"
-    disclosed = {
-        "fair": "at least as much as a model trained on the rows",
-        "surrogate": "nearly how many rows each group and label has, and how their columns are"
-        " distributed",
-    }
-    return (
-        f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {EPSILON_COSTS[kind]} on public"
-        " tables among alike clients, and more to clients with few rows. From version 1.0 on,"
-        " --epsilon or --without-epsilon must be given"
-    )
+    return render("no_epsilon.txt.j2", kind=kind, cost=EPSILON_COSTS[kind])
 
 
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
@@ -96,7 +85,8 @@ def _shape(release: Release) -> str:
 
 def _distillation_facts(distillation: Distillation) -> dict[str, object]:
     first, end, goal = distillation.history, distillation.reached, distillation.config.max_gap
-    baseline, rows = distillation.baseline, _distilled(distillation.config)
+    baseline, config = distillation.baseline, distillation.config
+    rows = "training rows" if config.epsilon is None else "private records"
     state, met = {True: "converged", False: "NOT CONVERGED"}, distillation.gap_met
     inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
     accuracy = plain = None
@@ -115,11 +105,6 @@ def _distillation_facts(distillation: Distillation) -> dict[str, object]:
         "without a penalty": plain,
         "steps": f"{len(first.objective) - 1}",
     }
-
-
-def _distilled(config: DistillConfig) -> str:
-    """Return what a release is distilled from, in words."""
-    return "training rows" if config.epsilon is None else "private records"
 
 
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
@@ -155,10 +140,20 @@ def ledger_table(ledger: Ledger) -> Table:
     return Table(columns, rows, f"releases booked in {ledger.path}", total, "g")
 
 
-def inspection_table(inspection: Inspection) -> Table:
-    """Return a table of all that a release file holds and claims, and of what does not fit."""
+def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Table:
+    """Return a table of all that a release file holds and claims, and of what does not fit.
+
+    Groups and labels are called as in the schema, where one is given that fits; otherwise as in the
+    schema that the file holds.
+    """
+    from synthfair.release.format import fitted
+
     release, header = inspection.release, inspection.release.header
-    schema = header.table_schema
+    groups = release.s
+    if schema and inspection.fits:
+        groups = fitted(release, schema).s
+    else:
+        schema = header.table_schema
     signature = "none: anybody may have written this"
     if key := inspection.signature.public_key:
         client = inspection.client
@@ -167,7 +162,7 @@ def inspection_table(inspection: Inspection) -> Table:
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
     # Rows of each pair of group and label, and the real ones for which they stand.
     weight, counts = release.weight, []
-    rows = pd.DataFrame({"s": release.s, "y": release.y, "weight": 1 if weight is None else weight})
+    rows = pd.DataFrame({"s": groups, "y": release.y, "weight": 1 if weight is None else weight})
     pairs: Any = rows.groupby(["s", "y"])["weight"]
     for (s, y), weights in pairs:
         name = f"{schema.label}={schema.decisions[int(y > 0)]}"
@@ -187,7 +182,7 @@ def inspection_table(inspection: Inspection) -> Table:
         "format": f"{header.format}, written by synthfair {header.version}",
         "content": f"unaltered, sha256 {inspection.signature.sha256}",
         "signature": signature,
-        "schema": header.schema_hash + fits[inspection.fits],
+        "schema": header.table_schema.hash + fits[inspection.fits],
         "kind": header.kind,
         "rows": _shape(release),
         "pairs": counts,

@@ -20,6 +20,7 @@ from synthfair.report.figures import RATE_NAMES, group_metrics
 from synthfair.report.privacy_words import claim, guarantee_facts, origin_facts, release_facts
 from synthfair.report.results import GAP_OF
 from synthfair.report.text_table import Table
+from synthfair.task.federation_file import CODES, FederationFile
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.results import Overview, Result
     from synthfair.surrogate.fair import FrontierPoint
-    from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 
 MAX_SHOWN_RELEASES = 20
@@ -255,7 +255,8 @@ def training_table(training: Training, *, private: bool) -> Table:
 def federation_table(federation: FederationFile) -> Table:
     """Return a table of the sites' answers, with the meanings of their codes."""
     records = [{"site": name, **site.model_dump()} for name, site in federation.sites.items()]
-    caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
+    codes = {site.code for site in federation.sites.values()}
+    caption = "\n".join(f"{code}: {words}" for code, words in CODES.items() if code in codes)
     return Table.of(records, title=f"job {federation.job}", caption=caption)
 
 

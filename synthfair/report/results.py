@@ -15,7 +15,7 @@ from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import NOTION_METRICS, Metric
 from synthfair.fairness.target import Target
 from synthfair.files import read_as
-from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.metrics_file import (
     FRONTIER,
     MAX_METRICS_BYTES,
@@ -41,7 +41,7 @@ FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
 
 
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "gaps": (GAPS_NAME, read_gaps),  # of gap aggregate or a deployment's job
+    "gaps": (GAPS_NAME, GapsFile.read),  # of gap aggregate or a deployment's job
     "frontier": (FRONTIER, read_frontier),  # of server --frontier
     "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_METRICS_BYTES)),
     "model": ("model.json", read_model),

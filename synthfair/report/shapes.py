@@ -104,11 +104,8 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
     # How much each column moves scores, and how far the scale reaches: to all but rare rows.
     if table is None:
         reference, drawn = model.middle, shapes(model)
-        parts, spread, ends = (
-            {name: curve.score for name, curve in drawn.items()},
-            np.ptp,
-            (0.0, 1.0),
-        )
+        parts = {name: curve.score for name, curve in drawn.items()}
+        spread, ends = np.ptp, (0.0, 1.0)
     else:
         x, s = model.encode(table)
         reference = model.rows(x, s).mean(axis=0)
@@ -138,10 +135,8 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
             return expit(middle + score) - expit(middle)
 
         def score(change: np.ndarray) -> np.ndarray:
-            return (
-                logit(np.clip(expit(middle) + change, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
-                - middle
-            )
+            chance = np.clip(expit(middle) + change, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+            return logit(chance) - middle
 
         margin = 0.1 * (high - low) or 1.0
         panels[0].set_ylim(low - margin, high + margin)

@@ -5,7 +5,6 @@ from .aggregator import (
     answer,
     noisy_sum,
     open_sums,
-    read_partial_sum,
     receive,
     score_histogram,
 )
@@ -27,8 +26,6 @@ from .task import (
     new_aggregator_secret,
     read_aggregator_keys,
     read_aggregator_secret,
-    read_task,
-    write_task,
 )
 from .upload import make_uploads, read_upload
 
@@ -57,11 +54,8 @@ __all__ = [
     "opened_sum",
     "read_aggregator_keys",
     "read_aggregator_secret",
-    "read_partial_sum",
-    "read_task",
     "read_upload",
     "receive",
     "score_histogram",
     "surrogate_from_sums",
-    "write_task",
 ]

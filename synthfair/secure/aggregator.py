@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
-from synthfair.files import parse_as, read_as, read_bytes
-from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.files import parse_as, read_bytes
+from synthfair.postprocess.histogram import Origin, ScoreHistogram
 from synthfair.privacy.ledger import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
@@ -30,7 +30,7 @@ from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH, AnySummand, GroupCounts
 from synthfair.secure.task import AggregatorSecret, SumTask, require_records
 from synthfair.secure.upload import read_upload, upload_bytes
-from synthfair.settings import Checked
+from synthfair.settings import JsonFile
 
 PARTIAL_SUM_DOMAIN, COMMITMENT_DOMAIN = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
 
@@ -54,7 +54,7 @@ class UploadSum(NamedTuple):
     clients_hash: str
 
 
-class PartialSum(Checked):
+class PartialSum(JsonFile):
     """An aggregator's answer: its sum of shares with its noise.
 
     Alone it is uniformly random. It may be shown to anybody.
@@ -67,6 +67,8 @@ class PartialSum(Checked):
         total: [k] mod 2^64.
         signature: of all the rest, by the aggregator.
     """
+
+    max_file_bytes: ClassVar[int] = 30 * MAX_LENGTH
 
     format: Literal["synthfair-partial-sum/2"] = "synthfair-partial-sum/2"
     task: Hex32
@@ -230,15 +232,6 @@ def record_of(task: SumTask, secret: AggregatorSecret, records: Path) -> Path:
     return records / f"{task.id.hex()}.{secret.public.signature[:16]}{ANSWER_SUFFIX}"
 
 
-def read_partial_sum(path: Path) -> PartialSum:
-    """Return an answer from its file; its signature is verified by :func:`open_sums`.
-
-    Raises:
-        InputError: unreadable, or not a partial sum; the message names the entry.
-    """
-    return read_as(path, PartialSum, 30 * MAX_LENGTH)
-
-
 # What the answers open to
 
 
@@ -303,10 +296,9 @@ def _verify(partial: PartialSum, task: SumTask, source: str) -> None:
             f"{source}: {len(partial.total)} entries of aggregator {partial.role}; must be"
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
-    key, signature = task.aggregators[partial.role].signature, partial.signature
-    if not is_signed(
-        PARTIAL_SUM_DOMAIN, partial.signed_bytes(), bytes.fromhex(signature), bytes.fromhex(key)
-    ):
+    key = bytes.fromhex(task.aggregators[partial.role].signature)
+    signature = bytes.fromhex(partial.signature)
+    if not is_signed(PARTIAL_SUM_DOMAIN, partial.signed_bytes(), signature, key):
         raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")
 
 
@@ -390,16 +382,13 @@ def noisy_total(
 def score_histogram(summand: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
     """Return an opened total of counts as a histogram, of which thresholds and weights are made."""
     guarantee = summand.guarantee(total.aggregators, simulated=total.simulated)
-    return ScoreHistogram.model_validate(
-        {
-            "schema_hash": summand.schema_hash,
-            "model": summand.model,
-            "groups": summand.groups,
-            "counts": total.total.reshape(len(summand.groups), 2, summand.bins).tolist(),
-            "variance": total.variance,
-            "origin": {
-                "clients": len(total.clients),
-                "guarantees": (None if total.seeded else guarantee,),
-            },
-        }
+    guarantees = (None if total.seeded else guarantee,)
+    counts: Any = total.total.reshape(len(summand.groups), 2, summand.bins).tolist()
+    return ScoreHistogram(
+        schema_hash=summand.schema_hash,
+        model=summand.model,
+        groups=summand.groups,
+        counts=counts,
+        variance=total.variance,
+        origin=Origin(clients=len(total.clients), guarantees=guarantees),
     )

@@ -173,9 +173,8 @@ def part_task(
         vector = sums()(rows.real) if of_rows else _counts(summand, rows.real, model)
         # Another vector gets other shares: else the difference of both would be seen.
         content = SHARING_DOMAIN + cast(bytes, seed) + task.id + vector.tobytes()
-        random = hashlib.shake_256(content).digest(
-            NONCE_BYTES + SHARE_SEED_BYTES * len(task.aggregators)
-        )
+        size = NONCE_BYTES + SHARE_SEED_BYTES * len(task.aggregators)
+        random = hashlib.shake_256(content).digest(size)
         return b"".join(make_uploads(task, vector, key, io.BytesIO(random).read))
 
     return Task(

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_serializer, model_validator
@@ -26,7 +26,7 @@ from synthfair.privacy.noise import (
 )
 from synthfair.release.keys import Hex32
 from synthfair.release.settings import SurrogateConfig
-from synthfair.settings import Checked, Epsilon, Relation
+from synthfair.settings import Checked, Epsilon, JsonFile, Relation
 from synthfair.surrogate.records import MAX_THETA_NORM
 
 MAX_LENGTH = 2**20
@@ -67,7 +67,7 @@ class GroupCounts(_Summand):
     """The numbers of rows by group, label and, of a model's scores, bin.
 
     A row is in one count. So adding or removing one changes the vector by 1 in L1, whatever the
-    number of bins; a user with at most m rows, by m; and replacing doubles both.
+    number of bins; and a user with at most m rows, by m.
 
     Guarantee of :meth:`noise` on the total: epsilon-differential privacy (pure).
 
@@ -77,8 +77,7 @@ class GroupCounts(_Summand):
         model: sha256 of the model whose scores are binned; None for plain counts.
         bins: B, from 2, at most as many as thresholds are chosen from; 1 for plain counts.
         epsilon: against each single aggregator and everyone else; as the decimal that is written.
-        relation: which tables are neighbours.
-        unit: whose rows are added, removed or replaced.
+        unit: whose rows are added or removed.
         rows_per_user: m, at most so many rows of each user at one client count; 1 for rows.
         rows_per_client: at most, publicly known; larger tables are refused.
 
@@ -100,7 +99,6 @@ class GroupCounts(_Summand):
     model: Hex32 | None = None
     bins: int = Field(default=1, ge=1, le=MAX_HISTOGRAM_BINS)
     epsilon: Epsilon
-    relation: Relation = "add_or_remove"
     unit: Unit = "row"
     rows_per_user: int = Field(default=1, ge=1, le=10**6)
     rows_per_client: int = Field(ge=1, le=2**40)
@@ -112,9 +110,9 @@ class GroupCounts(_Summand):
 
     def guarantee(self, aggregators: int, *, simulated: bool = False) -> Guarantee:
         """Return the guarantee of the total, to which so many aggregators add noise."""
-        facts = self.model_dump(include={"epsilon", "unit", "relation", "rows_per_user"})
+        facts = self.model_dump(include={"epsilon", "unit", "rows_per_user"})
         who: dict[str, Any] = {"adversary": "all_but_one", "aggregators": aggregators}
-        return Guarantee(**facts, **who, simulated=simulated)
+        return Guarantee(**facts, **who, relation="add_or_remove", simulated=simulated)
 
     @property
     def scale(self) -> Fraction:
@@ -192,9 +190,8 @@ class _WithGaussianNoise(_Summand):
 
         It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
         """
-        return math.ceil(
-            math.sqrt(2 * terms * self.variance * math.log(2 * self.length / MAX_FALSE_ALARM))
-        )
+        log_chance = math.log(2 * self.length / MAX_FALSE_ALARM)
+        return math.ceil(math.sqrt(2 * terms * self.variance * log_chance))
 
 
 class ClippedVectors(_WithGaussianNoise):
@@ -304,7 +301,7 @@ Models = Annotated[
 """The type of the coefficients of models."""
 
 
-class OpenedSum(Checked):
+class OpenedSum(JsonFile):
     """A total that was opened on the way to a surrogate: a file, which everybody may see.
 
     Attributes:
@@ -316,6 +313,8 @@ class OpenedSum(Checked):
         aggregators: number of those that each added noise.
         clients: public keys of those whose rows are in it.
     """
+
+    max_file_bytes: ClassVar[int] = 150_000_000
 
     format: Literal["synthfair-opened-sum/1"] = "synthfair-opened-sum/1"
     surrogate: Hex32

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,19 +25,18 @@ from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.files import read_as
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release
 from synthfair.release.settings import SurrogateConfig
 from synthfair.secure.aggregator import NoisyTotal, noisy_sum
 from synthfair.secure.summands import OpenedSum, RowSums, shared_guarantee, surrogate_digest
-from synthfair.secure.task import MAX_TASK_BYTES, AggregatorKeys, SumTask, make_task
+from synthfair.secure.task import AggregatorKeys, SumTask, make_task
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import Sums, read_sums, surrogate_of
-from synthfair.surrogate.sums import Statistic, SurrogateSpec, anchor_rates, two_way_tables
-from synthfair.surrogate.tables import Edges, Margins, Strata, Tables
+from synthfair.surrogate.sums import Statistic, SurrogateSpec, two_way_tables
+from synthfair.surrogate.tables import Edges, Margins, Tables
 
 
 def make_secure_surrogate(
@@ -75,8 +73,6 @@ def make_secure_surrogate(
         >>> guarantee.epsilon, guarantee.unit
         (8.0, 'row')
     """
-    if not clients:
-        raise InputError("clients: there are none")
     opened: tuple[OpenedSum, ...] = ()
     while summands := next_sums(opened, config, schema, clients=len(clients)):
         for summand in summands:
@@ -154,12 +150,6 @@ def next_tasks(
         )
         for summand in next_sums(opened, config, schema, clients=len(senders))
     }
-
-
-def read_opened(folder: Path | None) -> list[OpenedSum]:
-    """Return the totals in a folder, of files *.json. Raises InputError: one is none."""
-    paths = sorted(folder.glob("*.json")) if folder else []
-    return [read_as(path, OpenedSum, MAX_TASK_BYTES) for path in paths]
 
 
 def opened_sum(summand: RowSums, total: NoisyTotal) -> OpenedSum:
@@ -285,17 +275,15 @@ class _OpenedSums(NamedTuple):
                 raise InputError(f"sums: {statistic.name} counts fewer than no rows: false input")
         return values
 
-    def rates(
-        self, thetas: np.ndarray, strata: Strata, schema: Schema
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the models whose rates are summed, and these sums.
+    def rated_models(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the models whose rates are summed.
 
         Another machine may round models otherwise: a task's, or the total's, are taken as they are.
         """
         models = self.totals["anchors"].models if "anchors" in self.totals else self.models
         if models and len(models) == thetas.size:
-            thetas = np.reshape(models, thetas.shape)
-        return thetas, self.sums(anchor_rates(thetas, strata, schema))[0]
+            return np.reshape(models, thetas.shape)
+        return thetas
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from synthfair.errors import InputError
 from synthfair.files import (
+    ORDINARY,
     OWNER_ONLY,
     claimed,
     parse_as,
-    read_as,
     read_bytes,
     read_document,
     write_json,
@@ -32,7 +32,7 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.release.keys import MAX_KEY_BYTES, PRIVATE_ENDING, PUBLIC_ENDING, Hex32
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, RowSums, Summand
-from synthfair.settings import Checked
+from synthfair.settings import Checked, JsonFile
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -169,9 +169,7 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
     """
     content = read_bytes(path, MAX_KEY_BYTES)
     if b"synthfair-aggregator-secret/" in content:
-        raise InputError(
-            f"{path}: private keys, which stay with their owner; give the {PUBLIC_ENDING}"
-        )
+        raise InputError(f"{path}: private keys, which stay secret; give the {PUBLIC_ENDING}")
     return parse_as(content, AggregatorKeys, str(path))
 
 
@@ -181,9 +179,8 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
     """
-    keys = {
-        path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC_ENDING}"))
-    }
+    paths = sorted(folder.glob(f"*{PUBLIC_ENDING}"))
+    keys = {path.stem: read_aggregator_keys(path) for path in paths}
     if len(keys) not in (2, 3):
         raise InputError(f"{folder}: has {len(keys)} keys of aggregators; must have two or three")
     return keys
@@ -205,11 +202,8 @@ def require_hpke(purpose: str) -> None:
 
 # Tasks
 
-MAX_TASK_BYTES = 150_000_000
-"""The largest size of a task file that is read: four totals of the most entries and clients."""
 
-
-class SumTask(Checked):
+class SumTask(JsonFile):
     """A secure sum. Two tasks with the same settings differ, by their nonce.
 
     Attributes:
@@ -223,6 +217,9 @@ class SumTask(Checked):
     Raises:
         ValueError: the parts do not fit together.
     """
+
+    # Four totals of the most entries and clients.
+    max_file_bytes: ClassVar[int] = 150_000_000
 
     format: Literal["synthfair-task/1"] = "synthfair-task/1"
     nonce: Hex32
@@ -241,6 +238,10 @@ class SumTask(Checked):
     def client_keys(self) -> frozenset[bytes]:
         """The clients' keys as bytes."""
         return frozenset(map(bytes.fromhex, self.clients))
+
+    def write(self, path: Path, *, mode: int = ORDINARY) -> None:
+        """Write the task as JSON without spaces, whole or not at all: totals are long."""
+        write_text(path, self.model_dump_json() + "\n", mode=mode)
 
     @property
     def sharing(self) -> Sharing:
@@ -349,17 +350,3 @@ def make_task(
         clients=tuple(sorted(clients)),
         least_clients=least_clients,
     )
-
-
-def write_task(task: SumTask, path: Path) -> None:
-    """Write the task as JSON without spaces, whole or not at all: totals are long."""
-    write_text(path, task.model_dump_json() + "\n")
-
-
-def read_task(path: Path) -> SumTask:
-    """Return the task in a file that :func:`write_task` wrote.
-
-    Raises:
-        InputError: unreadable, or not a task; the message names the entry.
-    """
-    return read_as(path, SumTask, MAX_TASK_BYTES)

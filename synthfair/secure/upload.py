@@ -115,9 +115,7 @@ def verify_upload(
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
     signed, signature = content[len(UPLOAD_FORMAT) : -_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:]
     if not is_signed(UPLOAD_FORMAT, signed, signature, client):
-        raise InputError(
-            f"{source}: altered, or not signed by the client {client.hex()} that it names"
-        )
+        raise InputError(f"{source}: altered, or not signed by the client {client.hex()} it names")
     return client, nonce
 
 

@@ -18,7 +18,6 @@ from synthfair.evaluation import (
     evaluate,
     file_names,
     read_tests,
-    small_group_warnings,
 )
 from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import NOTION_METRICS, Scored
@@ -142,14 +141,11 @@ def serve(
     read = dict(zip(file_names(releases), read.values(), strict=True))
     rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
     pooled = pooling.make_pool(read, schema, config, trusted=rows)
-    if frontier and pooled.penalty is None:
-        raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
-    if refine and pooled.penalty is None:
-        raise InputError("refine: fair releases have no problem of the server's; take surrogates")
+    if (frontier or refine) and pooled.penalty is None:
+        raise InputError("frontier, refine: of fair releases the penalty is the clients' choice")
     if records and "weight" in schema.columns:
         raise InputError(
-            "records: have a column 'weight' of their own, and so has the schema; leave them out",
-            "records",
+            "records: the schema has a column 'weight', too; leave them out", "records"
         )
     table = pooling.pool_records(read, schema)[0] if records else None
     tables = encode_tests(read_tests(tests, schema), schema, paths=tests)
@@ -169,15 +165,13 @@ def serve(
     # The pool's model without each release in turn: no release may move it too far. (Exchanges
     # start from that model; the sums that they add are limited by the rows of each client.)
     influences = review.measure_influence(pooled, trained, tables, price=point and point.price)
-    too_bad = review.missed(evaluation, read, config) if evaluation else ()
-    remedy = review.SURROGATE_REMEDY if too_bad and not point else ""
     most = config.max_influence or (3.0 if point else 1.0)
-    review.refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
+    review.refuse_influence(influences, most, config.max_spd_influence)
+    target, notion = review.asked_of(read, config)
     warnings = review.pool_warnings(pooled, point, schema, free)
     if evaluation:
-        warnings += (*too_bad, *small_group_warnings(evaluation, schema))
-    least = config.min_group_rows
-    lines = frontier_lines(pooled, trained, tables, least) if frontier else ()
+        warnings += review.evaluation_warnings(evaluation, schema, target, notion)
+    lines = frontier_lines(pooled, trained, tables) if frontier else ()
 
     # One document says all of it.
     metrics, headers = None, {name: release.header for name, release in read.items()}
@@ -193,7 +187,7 @@ def serve(
             max_influence=most,
             max_spd_influence=config.max_spd_influence,
             server=config if point else None,
-            asked=config.asked if point else review.asked_of(read),
+            asked=target,
             rho=exchanged.rho if exchanged else point.price.rho if point else None,
             without_penalty=None if exchanged else without,  # it was trained on surrogates alone
             left_out=pooled.left_out,
@@ -233,7 +227,7 @@ def _without_penalty(
 
 
 def frontier_lines(
-    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded], min_group_rows: int = 0
+    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded]
 ) -> tuple[FrontierLine, ...]:
     """Return accuracy and gap over the weight of the penalty, on pooled rows and test rows.
 
@@ -241,14 +235,14 @@ def frontier_lines(
         pooled: surrogates.
         model: any that was trained on it; only its inputs count.
         tables: test tables, by name; perhaps none.
-        min_group_rows: groups with fewer test rows do not count for their gap.
     """
     lines, rows = [], None
     if tables:
         x, s, y = pooling.concatenated(tables.values())
         rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
     metric = NOTION_METRICS[pooled.config.notion]
-    settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
+    least = pooled.config.min_group_rows
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": least, "by": pooled.by}
     for point in fair_frontier(cast(Any, pooled.problem())):
         accuracy = gap = np.nan
         if rows:

@@ -244,15 +244,10 @@ def pool_records(
     releases = named_releases(releases, schema)
     for name, release in releases.items():
         if release.weight is None:
-            raise InputError(
-                f"{name}: a fair release, whose rows are no records of the schema; ask its site for"
-                " a surrogate (release = surrogate)"
-            )
+            raise InputError(f"{name}: a fair release, which has no records; ask for a surrogate")
     releases = {name: filled(release, schema)[0] for name, release in releases.items()}
-    weights, _, _ = _weights(releases, max_rows)
-    return records_table(*concatenated(releases.values()), schema), np.concatenate(
-        [*weights.values()]
-    )
+    weight = np.concatenate([*_weights(releases, max_rows)[0].values()])
+    return records_table(*concatenated(releases.values()), schema), weight
 
 
 class Pool(NamedTuple):
@@ -359,15 +354,12 @@ def make_pool(
     kinds = {release.header.kind: name for name, release in reversed(releases.items())}
     if len(kinds) > 1:
         raise InputError(
-            f"{kinds['fair']} is a fair release, and {kinds['surrogate']} a surrogate; all must be"
-            " of one kind"
+            f"{kinds['fair']} is fair, {kinds['surrogate']} a surrogate; all must be of one kind"
         )
     if "surrogate" in kinds:
         pooled = _pool_surrogates(releases, schema, config, penalty)
     elif penalty is not None:
-        raise InputError(
-            f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
-        )
+        raise InputError(f"{name_of(penalty)}: of fair releases, that was the clients' choice")
     else:
         pooled = _pool_fair(releases, schema, config)
     return pooled if trusted is None else _weighted(pooled, schema, trusted, releases)
@@ -495,9 +487,8 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     estimated, parts = [], []
     for group in alone:
         y, is_member = 1.0 - 2.0 * has[group, 1], release.s == group
-        ratio = np.clip(
-            np.exp(y * (a[is_member] @ theta)), 1 / MAX_ESTIMATE_RATIO, MAX_ESTIMATE_RATIO
-        )
+        ratio = np.exp(y * (a[is_member] @ theta))
+        ratio = ratio.clip(1 / MAX_ESTIMATE_RATIO, MAX_ESTIMATE_RATIO)
         share, odds = weight[is_member] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
         rows = min((cast(SurrogateConfig, config).k_min - 1) / 2, cells[group].sum() * odds)
         x, s, labels = release.x[is_member], release.s[is_member], np.full(is_member.sum(), y)
@@ -532,8 +523,7 @@ def _weighted(
         for (y, decision), (i, group) in product(labels, enumerate(schema.group_names(name))):
             if not ((s == i) & (trusted.y == y)).any():
                 raise InputError(
-                    f"trusted: has no row of {group} and {schema.label}={decision}; give"
-                    " some of each group and label, and about 200 together"
+                    f"trusted: has no row of {group} and {schema.label}={decision}; give some"
                 )
     # Exchanged groups of surrogates show in a model that reads them, whatever the server's does.
     config, d = pooled.config, len(schema.encoded_names)
@@ -580,10 +570,7 @@ def _clients_with_rows(
         if all(np.min(grouped(sums, grouping)) >= least for grouping in by):
             enough.append(name)
     if not enough:
-        raise InputError(
-            f"max_client_gap: no release stands for {least} rows of each group, of those that"
-            f" {config.notion} compares; ask for max_gap alone"
-        )
+        raise InputError(f"max_client_gap: no release stands for {least} rows of each group")
     return tuple(enough)
 
 
@@ -643,8 +630,7 @@ def train_pool(
     config, n_inputs, name = pooled.config, pooled.rows.a.shape[1], name_of(model)
     if pooled.penalty is None and name != pooled.model:
         raise InputError(
-            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not {name!r}; pass"
-            " that model to pool_and_train in Python"
+            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not {name!r}"
         )
     if model != LinearModel():
         is_vector = getattr(model.init(n_inputs), "shape", None) == (n_inputs,)

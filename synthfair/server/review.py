@@ -29,18 +29,18 @@ import numpy as np
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, named
-from synthfair.evaluation import encode_tests
-from synthfair.fairness import intervals
-from synthfair.fairness.intervals import MIN_RATE_ROWS
+from synthfair.evaluation import encode_tests, small_group_warnings
+from synthfair.fairness.intervals import MIN_RATE_ROWS, unfair_clients
 from synthfair.fairness.metrics import NOTION_METRICS
 from synthfair.fairness.target import Target
 from synthfair.metrics_file import Evaluation, Influence, Influences
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
 from synthfair.release.settings import DistillConfig
-from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated
+from synthfair.server.pooling import Pool, concatenated
 from synthfair.server.settings import ServerConfig
 from synthfair.server.trust import MIN_TRUST
+from synthfair.settings import Notion
 from synthfair.surrogate.fair import FrontierPoint, Price
 from synthfair.trained import TrainedModel
 
@@ -148,12 +148,13 @@ def outlier_bound(change: np.ndarray) -> float:
     return float(max(median + OUTLIER_DEVIATIONS * spread, OUTLIER_MEDIANS * median))
 
 
-HONEST_CAUSE = "An honest client that is unlike the others can do this, too"
+HONEST_CAUSE = (
+    "An honest client that is unlike the others can do this, too; surrogates suit unlike clients."
+    " See what it holds (python -m synthfair inspect), leave it out"
+)
 
 
-def refuse_influence(
-    influences: Influences, most: float, most_spd: float = 2.0, *, remedy: str = ""
-) -> None:
+def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0) -> None:
     """Refuse a pool in which one release moves the scores, or SPD, further than is allowed.
 
     A release that alone has some pair of group and label must move the model, and is let pass.
@@ -162,7 +163,6 @@ def refuse_influence(
         influences: of all releases.
         most: change of the scores, relative to those without the release.
         most_spd: change of SPD.
-        remedy: sentence for the end, of what else is known of the pool.
 
     Raises:
         InputError: naming that release, the furthest of all.
@@ -171,10 +171,8 @@ def refuse_influence(
     if unlike := [(abs(m.spd), n) for n, m in compared.items() if abs(m.spd) > most_spd]:
         change, name = max(unlike)
         raise InputError(
-            f"{name}: changes SPD by {change:.3f}; at most {most_spd:g} is allowed. Are"
-            f" its groups the right way round? {HONEST_CAUSE}: see what it holds with python -m"
-            f" synthfair inspect, leave it out, or raise max_spd_influence"
-            f"{remedy and '. ' + remedy}"
+            f"{name}: changes SPD by {change:.3f}; at most {most_spd:g} is allowed. Are its groups"
+            f" the right way round? {HONEST_CAUSE}, or raise max_spd_influence"
         )
     beyond = [(n, moved) for n, moved in compared.items() if not moved.relative <= most]
     if beyond:
@@ -182,9 +180,8 @@ def refuse_influence(
         name, worst = max(beyond, key=lambda item: item[1].scores)
         raise InputError(
             f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
-            f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
-            f" times is allowed. {HONEST_CAUSE}: see what it holds with python -m synthfair"
-            f" inspect, leave it out, or raise max_influence{remedy and '. ' + remedy}"
+            f", {worst.relative:.3g} times those of the model without it; at most {most:g} times is"
+            f" allowed. {HONEST_CAUSE}, or raise max_influence"
         )
 
 
@@ -236,56 +233,33 @@ def _alone(pooled: Pool, weight: np.ndarray, schema: Schema) -> np.ndarray:
     return alone
 
 
-SURROGATE_REMEDY = (
-    "The clients may be unlike: ask them to send surrogates (release = surrogate), of which"
-    " this server trains a model that is fair over all of them."
-)
-"""The remedy where a pool of fair releases is not fair or accurate enough."""
+def asked_of(releases: Mapping[str, Release], config: ServerConfig) -> tuple[Target, Notion]:
+    """Return the fairness that is asked of a model, and the notion by which it is measured.
 
-GAP_REMEDY = "Ask for a smaller max_gap, or look at the frontier for what can be had."
-"""The remedy for surrogates: what is wanted holds on the pooled rows, and test rows differ."""
-
-
-def missed(
-    evaluation: Evaluation, releases: Mapping[str, Release], config: ServerConfig
-) -> tuple[str, ...]:
-    """Return what to say of a model that is less fair, or less accurate, than it should be."""
-    target, notion, remedy = config.asked, config.notion, GAP_REMEDY
+    Of surrogates the server asks for it. Of fair releases their clients have; the strictest wish
+    says which rows are compared, and without one that of the first client.
+    """
     configs = [release.header.config for release in releases.values()]
-    if fair := [config for config in configs if isinstance(config, DistillConfig)]:
-        # The strictest wish says which rows are compared; without one, the first client does.
-        notion = min(fair, key=lambda wish: wish.max_gap or np.inf).notion
-        target, remedy = asked_of(releases), SURROGATE_REMEDY
-    metric, accuracy = NOTION_METRICS[notion], evaluation.overall["accuracy"]
+    wishes = [config for config in configs if isinstance(config, DistillConfig)]
+    if not wishes:
+        return config.asked, config.notion
+    strictest = min(wishes, key=lambda wish: wish.max_gap or np.inf)
+    return Target.of(wish.asked for wish in wishes), strictest.notion
+
+
+def evaluation_warnings(
+    evaluation: Evaluation, schema: Schema, target: Target, notion: Notion
+) -> tuple[str, ...]:
+    """Return warnings of clients that are treated unfairly, and of groups with few test rows."""
+    metric = NOTION_METRICS[notion]
     gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
-    # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
-    if np.isnan(gap.value) or evaluation.small_groups:
-        remedy = "Give test tables with more rows of each group and label."
-    findings = (
-        (intervals.missed_gap(gap, target.max_gap), f". {remedy}"),
-        (
-            intervals.unfair_clients(gap, clients, target.client_limit),
-            ". Of surrogates a server takes max_client_gap",
-        ),
-        (
-            intervals.near_constant(accuracy, evaluation.constant_accuracy),
-            f". {SURROGATE_REMEDY}" if fair else "",
-        ),
-    )
-    return tuple(said + remedy for said, remedy in findings if said)
-
-
-def asked_of(fair: Mapping[str, Release]) -> Target:
-    """How much fairness the clients' own settings ask for."""
-    configs = (release.header.config for release in fair.values())
-    return Target.of(config.asked for config in configs if isinstance(config, DistillConfig))
+    unfair = unfair_clients(gap, clients, target.client_limit)
+    small = small_group_warnings(evaluation, schema)
+    return (f"{unfair}. Of surrogates a server takes max_client_gap", *small) if unfair else small
 
 
 def pool_warnings(
-    pooled: Pool,
-    point: FrontierPoint | None,
-    schema: Schema,
-    free: TrainedModel | None,
+    pooled: Pool, point: FrontierPoint | None, schema: Schema, free: TrainedModel | None
 ) -> tuple[str, ...]:
     """Return what is wrong with a pool, its model and that without a penalty, in sentences.
 
@@ -301,25 +275,20 @@ def pool_warnings(
         sentences.append(
             f"{named(few)}: a row counts for less than {MIN_TRUST:g} rows, as the model does better"
             " on the trusted rows without. Ask the sites whether groups, labels and units are"
-            " right; their people may also be others than those of the trusted rows, or their"
-            " pairs of group and label be made up (`inspect` says so)"
+            " right, whose rows these are, and whether pairs are made up (`inspect` says so)"
         )
     if not point:
         return tuple(sentences)
-    usual = (
-        "" if config.max_rows else f", {MAX_CLAIM_MEDIANS:g} times the lower median of the releases"
-    )
     sentences += [
-        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
-        " site how many it has, and set max_rows"
+        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}; ask its site how"
+        " many it has, and set max_rows"
         for name, claim in pooled.capped.items()
     ]
     if pooled.left_out:
         sentences.append(
             f"too few rows to be compared, of all releases together: {named(pooled.left_out)}"
         )
-    times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
-    if times:
+    if times := Counter(pair for pairs in pooled.estimated.values() for pair in pairs):
         each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
         sentences.append(
             f"estimated, not reported: {named(each)}; where there are no such people, the model"
@@ -327,19 +296,17 @@ def pool_warnings(
         )
     if pooled.unpaired:
         sentences.append(
-            f"{named(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
-            " and how often pairs occur is made up from labels and groups. These rows take part in"
-            f" the loss, but not in {config.notion}: ask for releases with a lower k_min, or for"
-            " statistical_parity"
+            f"{named(pooled.unpaired)}: some pair of group and label has fewer rows than k_min, and"
+            f" pairs are made up: these rows are not compared by {config.notion}. Ask for a lower"
+            " k_min, or for statistical_parity"
         )
-    limits = {
-        "gap on the pooled rows": (point.gap, config.max_gap),
-        "largest gap of a client on its pooled rows": (point.client_gap, config.max_client_gap),
-    }
-    for gap_name, (gap, most) in limits.items():
+    for gap, most, rows in (
+        (point.gap, config.max_gap, "gap on the pooled rows"),
+        (point.client_gap, config.max_client_gap, "largest gap of a client on its pooled rows"),
+    ):
         if most is not None and gap > most:
             sentences.append(
-                f"no model that was tried brings the {gap_name} to {most:g}; this one has {gap:.3f}"
+                f"no model that was tried brings the {rows} to {most:g}; this one has {gap:.3f}"
             )
     if free and point.price.rho and not free.converged:
         sentences.append(

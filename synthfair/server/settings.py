@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -28,8 +27,6 @@ class ServerConfig(Settings):
         >>> sf.ServerConfig(max_gap=0.05).penalty
         'selection_rate'
     """
-
-    other_names: ClassVar[Mapping[str, str]] = {"rho_o": "rho"}
 
     resamples: int = Field(default=1000, ge=1)
     """Bootstrap resamples behind the 95 % interval of the covariance; those of rates need none."""

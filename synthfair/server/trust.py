@@ -119,10 +119,8 @@ def learn_weights(
         expected = loss[both].mean() if both.any() else 0.0
         alone += times * np.where(both | ~both.any(), loss, expected)
     if not (finite := np.isfinite(alone)).all():
-        raise InputError(
-            f"{[*parts][int(np.argmin(finite))]}: a model of its rows alone diverges; leave the"
-            " release out"
-        )
+        name = [*parts][int(np.argmin(finite))]
+        raise InputError(f"{name}: a model of its rows alone diverges; leave the release out")
     mu = PRIOR_WEIGHT / len(trusted.y) + len(thetas[0]) * k / problem.weight.sum()
     target = np.minimum(shares, MAX_PRIOR_MEDIANS * np.median(shares))
     target /= target.sum()

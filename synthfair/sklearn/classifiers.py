@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from synthfair.data.schema import INTERCEPT
 from synthfair.errors import InputError
-from synthfair.fairness.intervals import missed_gap
-from synthfair.fairness.metrics import Metric
 from synthfair.server.pooling import pool_table, train_pool
 from synthfair.sklearn.estimator import FairEstimator, as_pandas, encoded, warn
 
@@ -137,8 +135,9 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
                 "training has not met its tolerance: ask for less fairness, or lower C",
                 ConvergenceWarning,
             )
-        if missed := missed_gap(Metric(self.gap_, np.nan, np.nan), limit, "rows of fit"):
-            warn(f"max_gap: {missed}; no model that was tried reaches it")
+        if limit is not None and not self.gap_ <= limit:
+            gap = f"the gap on the rows of fit is {self.gap_:.3f}, and at most {limit:g} was asked"
+            warn(f"max_gap: {gap} for; no model that was tried reaches it")
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

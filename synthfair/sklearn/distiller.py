@@ -119,15 +119,14 @@ class Distiller(FairEstimator):
                 "sensitive_features: None; rows are made fair between groups: give them"
             )
         fairness = self._fairness()
-        settings = {
+        config = DistillConfig(
             **{name: getattr(fairness, name) for name in SHARED},
-            "rho_o": fairness.rho,
-            "n_synthetic": self.n_synthetic,
-            "lambda_theta": self.lambda_theta,
-            "steps": self.steps,
-            "seed": int(check_random_state(self.random_state).randint(2**31)),
-        }
-        config = self._checked(DistillConfig, settings)
+            rho_o=fairness.rho,
+            n_synthetic=self.n_synthetic,
+            lambda_theta=self.lambda_theta,
+            steps=self.steps,
+            seed=int(check_random_state(self.random_state).randint(2**31)),
+        )
         table = as_pandas(X)
         (*real, weight), labels = self._read_arrays(table, y, sensitive_features, sample_weight)
         schema, rows, weight = self.schema_, Encoded(*real), weight if np.ptp(weight) else None

@@ -6,11 +6,11 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import FunctionTransformer
@@ -54,8 +54,6 @@ MAX_FEATURE_GROUPS = 100
 NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
 
-_Config = TypeVar("_Config", bound=BaseModel)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairEstimator(BaseEstimator):
@@ -76,7 +74,7 @@ class FairEstimator(BaseEstimator):
     basis: Literal["spline"] | None = None
     interactions: Sequence[tuple[Any, Any]] = ()
 
-    def _fairness(self, **more: float) -> ServerConfig:
+    def _fairness(self, **more: Any) -> ServerConfig:
         """Return what is asked of a model. Raises InputError: a setting is not allowed."""
         given = {name: getattr(self, name) for name in SHARED} | more
         if self.groups_by is not None:
@@ -91,18 +89,12 @@ class FairEstimator(BaseEstimator):
             del given["penalty"]
         if self._own_penalty and self.groups_by is not None:
             raise InputError("groups_by: needs a penalty by name; a function has its own groups")
-        return self._checked(ServerConfig, given)
+        return ServerConfig(**given)
 
     @property
     def _own_penalty(self) -> Penalty | None:
         """The penalty, where it is a function."""
         return self.penalty if callable(self.penalty) else None
-
-    def _checked(self, kind: type[_Config], settings: dict[str, Any]) -> _Config:
-        try:
-            return kind.model_validate(settings)
-        except ValidationError as error:
-            raise refusal(type(self).__name__, error) from error
 
     def _read_arrays(
         self, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None

@@ -1,52 +1,41 @@
 """The global problem with a loss or a penalty of one's own: functions of JAX.
 
-Value and slope come from ``jax.value_and_grad`` in the scores, and SciPy's L-BFGS-B does the rest.
+Value and slope come from ``jax.value_and_grad``, and SciPy's L-BFGS-B does the rest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import Any
 
 import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from synthfair.distill.gap_search import best_weight, next_weight
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import PATH_RHOS, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
 
-SEARCH_RHOS = (0.0, *np.geomspace(1e-5, 1e5, 18).tolist())
-"""Weights of a search for a gap, each of which starts at the solution of the one before."""
-
-MAX_RHO_RATIO = 1.05
-"""Ratio of a weight that meets a gap and one that does not, at which a search ends."""
-
-
 # Rows are arguments: what compiled code closes over is stored with it.
 
 
+Functions = tuple[LinearModel, Penalty | None]
+"""A model, whose loss counts, and a penalty of scores and rows."""
+
+
 def _objective(
-    z: jax.Array, rho: float, rows: Rows, model: LinearModel, penalty: Penalty | None
+    theta: jax.Array, rho: float, rows: Rows, ridge: jax.Array, functions: Functions
 ) -> jax.Array:
-    """Return loss and penalty, without the ridge, of scores [N]."""
-    loss = mean_loss(model, z, rows)
-    return loss if penalty is None else loss + rho * penalty(z, rows)
+    """Return loss, penalty and ridge at theta [p]."""
+    (model, penalty), scores = functions, rows.a @ theta
+    loss = mean_loss(model, scores, rows) + theta @ (ridge * theta) / 2
+    return loss if penalty is None else loss + rho * penalty(scores, rows)
 
 
-@partial(jax.jit, static_argnames=("model", "penalty"))
-def _sloped(z: jax.Array, rho: float, rows: Rows, **functions: Any) -> tuple[jax.Array, jax.Array]:
-    return jax.value_and_grad(_objective)(z, rho, rows, **functions)
-
-
-@partial(jax.jit, static_argnames=("model", "penalty"))
-def _hessian(theta: jax.Array, rho: float, rows: Rows, **functions: Any) -> jax.Array:
-    def of(theta: jax.Array) -> jax.Array:
-        return _objective(rows.a @ theta, rho, rows, **functions)
-
-    return jax.hessian(of)(theta)
+_slope = jax.jit(jax.value_and_grad(_objective), static_argnames="functions")
+_hessian = jax.jit(jax.hessian(_objective), static_argnames="functions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,30 +52,24 @@ class CustomProblem:
     model: LinearModel
     penalty: Penalty | None
 
-    @cached_property
-    def _dense(self) -> np.ndarray:
-        return np.asarray(self.problem.a, dtype=float)
-
     def slope(
         self, theta: np.ndarray, price: Price, weight: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient [p], of weights [N] in place of the problem's."""
-        ridge = self.problem.ridge * theta
-        with jax.enable_x64(True):
-            rows, z = self._rows(weight), self._dense @ theta
-            value, by_score = _sloped(z, price.rho, rows, model=self.model, penalty=self.penalty)
-        return float(value) + float(theta @ ridge) / 2, self._dense.T @ np.asarray(by_score) + ridge
+        value, gradient = self._evaluate(_slope, theta, price, weight)
+        return float(value), gradient
 
     def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p]."""
-        with jax.enable_x64(True):
-            rows, functions = self._rows(), {"model": self.model, "penalty": self.penalty}
-            bends = np.asarray(_hessian(theta, price.rho, rows, **functions))
-        return self.slope(theta, price)[1], bends + np.diag(self.problem.ridge)
+        return self.slope(theta, price)[1], self._evaluate(_hessian, theta, price)
 
-    def _rows(self, weight: np.ndarray | None = None) -> Rows:
-        weight = self.problem.w if weight is None else weight
-        return Rows(self._dense, self.problem.s, self.problem.y, weight)
+    def _evaluate(self, function: Any, theta: np.ndarray, price: Price, weight: Any = None) -> Any:
+        """Return what a function of the arguments of :func:`_objective` returns, in float64."""
+        problem, functions = self.problem, (self.model, self.penalty)
+        rows = Rows(problem.a, problem.s, problem.y, problem.w if weight is None else weight)
+        with jax.enable_x64(True):
+            values = function(theta, price.rho, rows, problem.ridge, functions=functions)
+        return jax.tree.map(np.array, values)
 
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()
@@ -125,22 +108,17 @@ class CustomProblem:
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
         """Return the model of about the least rho whose gap of decisions is at most ``max_gap``.
 
-        Where none is, that of the least gap.
+        Where none is, that of the least gap; see :mod:`synthfair.distill.gap_search`.
         """
         del max_client_gap  # as in gradients_without
         limit = np.inf if max_gap is None else max_gap
-        points = [self.near(self.problem.zero, Price(0.0))]
-        for weight in SEARCH_RHOS[1:]:
-            if points[-1].gap <= limit:
-                break
-            points.append(self.near(points[-1].theta, Price(weight)))
-        high = points[-1]
-        if high.gap > limit:
-            return min(points, key=lambda point: point.gap)
-        # The weight before did not meet the gap: the least that does is between them.
-        low = points[-2] if len(points) > 1 else high
-        while high.price.rho > MAX_RHO_RATIO * low.price.rho > 0:
-            middle = (low.price.rho * high.price.rho) ** 0.5
-            between = self.near((low.theta + high.theta) / 2, Price(middle))
-            low, high = (low, between) if between.gap <= limit else (between, high)
-        return high
+        free = self.near(self.problem.zero, Price(0.0))
+        if free.gap <= limit:
+            return free
+        points, gaps = dict[float, FrontierPoint](), dict[float, float]()
+        while (rho := next_weight(gaps, limit)) is not None:
+            starts = [free, *points.values()]
+            nearest = np.argmin([abs(start.price.rho - rho) for start in starts])
+            points[rho] = self.near(starts[nearest].theta, Price(rho))
+            gaps[rho] = points[rho].gap
+        return points[best_weight(gaps, limit)]

@@ -77,7 +77,7 @@ COVARIANCE_RHOS = (10.0, 100.0, 1000.0)
 MAX_NEWTON_STEPS = 100
 """The most steps of Newton's method."""
 
-MAX_DECREMENT, START_DECREMENT = 1e-12, 1e-6
+NEWTON_DECREMENT, START_DECREMENT = 1e-12, 1e-6
 """Decrements g'H^-1 g, about twice what the objective is above the optimum, at which Newton's
 method ends: for the result, and for starts that are compared."""
 
@@ -234,9 +234,9 @@ class GlobalProblem:
         )
 
     def in_strata(self, by_cell: np.ndarray) -> np.ndarray:
-        """Return sums [1 + clients, K, G] of sums [cells]."""
+        """Return sums [1 + clients, K, G, ...] of sums [cells, ...]."""
         shape = self.clients + 1, len(STRATA[self.penalty.notion]), self.penalty.n_groups
-        return (self.by_stratum @ by_cell).reshape(shape)
+        return (self.by_stratum @ by_cell).reshape(*shape, *by_cell.shape[1:])
 
     @cached_property
     def mass(self) -> np.ndarray:
@@ -316,11 +316,11 @@ class GlobalProblem:
         ridge = self.ridge * theta
         return float(value + theta @ ridge / 2), self.inputs.T @ (self.w * by_row) + ridge
 
-    def gap_slopes(self, g1: np.ndarray) -> np.ndarray:
-        """Return the gradients [gaps, p] of the gaps, of the slopes g'(z) [N]."""
+    def cell_slopes(self, g1: np.ndarray) -> np.ndarray:
+        """Return the gradients [cells, p] of the cells' sums of terms, of slopes g'(z) [N]."""
         n = len(self.s)
         to_cells = sp.csr_matrix((self.w * g1, (self.cell, np.arange(n))), (self.n_cells, n))
-        return np.asarray(self.contrast @ _dense(to_cells @ self.inputs))
+        return _dense(to_cells @ self.inputs)
 
     def gram(self, d: np.ndarray) -> np.ndarray:
         """Return A' diag(d) A [p, p]."""
@@ -350,7 +350,7 @@ class GlobalProblem:
         r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
         of_penalty = np.maximum(r * g2, -0.9 * bend) if cut else r * g2
         bends = (gap != 0) | (self.free(price) == 0)
-        u = self.gap_slopes(g1) * bends[:, None]
+        u = (self.contrast @ self.cell_slopes(g1)) * bends[:, None]
         gradient = self.inputs.T @ (r * g1 + pull) + self.ridge * theta
         return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + np.diag(self.ridge)
 
@@ -407,15 +407,9 @@ class GlobalProblem:
             return gradients
 
         # All rows' gaps and their slopes, and how they change with the owner's weight.
-        parts, groups = [], self.penalty.n_groups
-        for among in STRATA[self.penalty.notion]:
-            rows = np.flatnonzero(np.isin(self.y, among))
-            place = owner[rows] * groups + self.s[rows], rows
-            matrix = sp.csr_matrix((self.w[rows], place), (k * groups, n))
-            slopes = _dense(matrix @ sp.diags(g1) @ self.inputs)
-            of_rows = np.column_stack([matrix @ np.ones(n), matrix @ g, slopes])
-            parts.append(of_rows.reshape(k, groups, -1))
-        owners = np.stack(parts, axis=1)  # [K, strata, groups, 2 + p]
+        by_owner = self.changed(client=owner)
+        terms = [by_owner.mass, by_owner.sums(g), by_owner.cell_slopes(g1)]
+        owners = by_owner.in_strata(np.column_stack(terms))[1:]  # [K, strata, groups, 2 + p]
         total, change = owners.sum(axis=0), WEIGHT_STEP * owners
         less, more = (
             np.nan_to_num(sum_gaps(self.penalty, sums[..., 0], sums[..., 1:]))
@@ -431,7 +425,8 @@ class GlobalProblem:
         # Each client's own gaps, and the mean of the others'.
         root = self.clients**0.5
         gap = (self.contrast @ self.sums(g))[~self.of_all].reshape(self.clients, -1) * root
-        slope = self.gap_slopes(g1)[~self.of_all].reshape(*gap.shape, -1) * root
+        slope = (self.contrast @ self.cell_slopes(g1))[~self.of_all] * root
+        slope = slope.reshape(*gap.shape, -1)
         of_client = np.zeros_like(gradients)
         of_client[list(compared)] = _pull(gap, slope, price.free_of_client)
         remaining = self.clients - np.isin(np.arange(k), compared)[:, None]
@@ -441,7 +436,7 @@ class GlobalProblem:
     # Its optima.
 
     def newton(
-        self, start: np.ndarray, price: Price, tolerance: float = MAX_DECREMENT
+        self, start: np.ndarray, price: Price, tolerance: float = NEWTON_DECREMENT
     ) -> FrontierPoint:
         """Return the optimum near a start, by Newton's method."""
         theta = np.array(start, dtype=float)
@@ -510,7 +505,7 @@ class GlobalProblem:
         return ends[1:]
 
     def near(
-        self, theta: np.ndarray, price: Price, tolerance: float = MAX_DECREMENT
+        self, theta: np.ndarray, price: Price, tolerance: float = NEWTON_DECREMENT
     ) -> FrontierPoint:
         """Return the optimum near params [p], of many rows by way of a sample of them."""
         sample = self.search_sample
@@ -524,7 +519,7 @@ class GlobalProblem:
         return self.sample(SEARCH_ROWS)
 
     def changed(self, **fields: Any) -> GlobalProblem:
-        """Return the same rows with another penalty or other weights [N]."""
+        """Return the same rows with another penalty, other weights [N] or other clients [N]."""
         problem = replace(self, **fields)
         problem.__dict__.update(inputs=self.inputs, products=self.products)
         return problem

@@ -35,6 +35,7 @@ from synthfair.surrogate.fair import GlobalProblem, Price
 from synthfair.surrogate.sums import (
     Answers,
     SurrogateSpec,
+    anchor_rates,
     column_moments,
     histograms,
     inputs,
@@ -185,8 +186,9 @@ def read_sums(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     problems = PRIVATE_PROBLEMS if config.epsilon else PROBLEMS
     thetas = self_play(played.rows(schema), played.weight, problems, n_groups=n_groups, rng=rng)
+    thetas = answers.rated_models(thetas)
     on_stage("reading rates")
-    thetas, rates = answers.rates(thetas, margins.strata, schema)
+    (rates,) = answers.sums(anchor_rates(thetas, margins.strata, schema))
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
 
 

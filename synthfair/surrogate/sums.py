@@ -116,10 +116,8 @@ class Answers(Protocol):
         """Return the sums over the rows; with noise, or exact and then private."""
         ...
 
-    def rates(
-        self, thetas: np.ndarray, strata: Strata, schema: Schema
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the models whose rates are summed, the given ones unless others were, and sums."""
+    def rated_models(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the models whose rates are summed: the given ones unless others were."""
         ...
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
@@ -272,11 +270,9 @@ class TableSums:
         """Return the sums, of one reading of the rows."""
         return [*map(self._released, statistics, self._exact(*statistics))]
 
-    def rates(
-        self, thetas: np.ndarray, strata: Strata, schema: Schema
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the models, and the sums of their rates."""
-        return thetas, self.sums(anchor_rates(thetas, strata, schema))[0]
+    def rated_models(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the given models."""
+        return thetas
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return a tree, and its pairs, of one reading of the rows."""

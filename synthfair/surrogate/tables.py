@@ -1,4 +1,4 @@
-"""The tables that a surrogate is drawn from: sets of cells, with the margins and pairs of each.
+"""The tables that a surrogate is drawn from, by set of cells.
 
 A cell is a pair of group and label. A cell with enough rows is a set of its own. Of cells that
 have rows, but fewer, there is a *block*: all groups by size up to the last with such a cell, and

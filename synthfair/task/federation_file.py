@@ -94,9 +94,3 @@ class FederationFile(Checked):
     median_round_seconds: float = Field(ge=0)
     error: Line | None
     sites: dict[Line, SiteRecord] = Field(max_length=1000)
-
-    @property
-    def meanings(self) -> dict[str, str]:
-        """The codes of its sites, in words."""
-        codes = {record.code for record in self.sites.values()}
-        return {code: words for code, words in CODES.items() if code in codes}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from synthfair.data.encode import Clipping, content_sha256, encode, in_content_order
-from synthfair.data.tables import read_table
+from synthfair.data.batches import from_files
+from synthfair.data.encode import Clipping, Encoded, content_sha256, in_content_order
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Purchase
 from synthfair.task.limits import Claim
@@ -59,9 +59,9 @@ def read_rows(site: Site, clipping: Clipping) -> ReadRows:
     Raises:
         InputError: the table cannot be read, or does not fit the schema.
     """
-    table, source = read_table(site.data, site.schema), str(site.data)
-    rows = in_content_order(encode(table, site.schema, source=source, clipping=clipping))
-    return ReadRows(rows, content_sha256([rows]))
+    batches = [*from_files(site.data, site.schema, clipping=clipping).read()]
+    rows = Encoded(*map(np.concatenate, zip(*batches, strict=True)))
+    return ReadRows(in_content_order(rows), content_sha256(batches))
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,3 @@ class Task:
 def fingerprint(*parts: object) -> str:
     """Return the sha256 of texts: the fingerprint of rows, settings and the like."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
-
-
-def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
-    """Return the sha256 of the bytes of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
-    return digest.hexdigest()
