@@ -29,7 +29,7 @@ Method = Literal[
 
 
 def command(argv: Sequence[str]) -> Callable[..., None]:
-    """Return the command with flags for settings, of which help shows those of one method."""
+    """Return the command with flags for settings; for help with a method, its settings alone."""
     is_help, word = bool({"-h", "--help"} & {*argv}), "--method"
     method = argv[argv.index(word) + 1] if word in argv[:-1] else None
     if is_help and method not in get_args(Method):
@@ -44,12 +44,15 @@ def command(argv: Sequence[str]) -> Callable[..., None]:
             groups.append((f"Settings of {name}", kind, keys))
             seen |= {*keys}
 
-    @with_settings(*groups)
+    def page(**settings: Any) -> None:
+        del settings
+
     @wraps(train)
     def run(*args: Any, **given: Any) -> None:
         train(*args, **given)
 
-    return run
+    page.__doc__ = (METHODS[method or "fpfl"].__doc__ or "").split("\n\n")[0]
+    return with_settings(*groups)(page if is_help else run)
 
 
 def train(
