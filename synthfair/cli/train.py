@@ -44,15 +44,20 @@ def command(argv: Sequence[str]) -> Callable[..., None]:
             groups.append((f"Settings of {name}", kind, keys))
             seen |= {*keys}
 
-    def page(**settings: Any) -> None:
-        del settings
+    if is_help and method:
 
+        def page(**settings: Any) -> None:
+            del settings
+
+        page.__doc__ = (METHODS[method].__doc__ or "").split("\n\n")[0]
+        return with_settings(*groups)(page)
+
+    @with_settings(*groups)
     @wraps(train)
     def run(*args: Any, **given: Any) -> None:
         train(*args, **given)
 
-    page.__doc__ = (METHODS[method or "fpfl"].__doc__ or "").split("\n\n")[0]
-    return with_settings(*groups)(page if is_help else run)
+    return run
 
 
 def train(
