@@ -107,6 +107,11 @@ def test_a_revoked_key_does_not_count(world, channel):
     assert federation.booked["north"].code == "revoked"
 
 
+def test_a_job_may_say_that_it_has_no_epsilon(world, channel):
+    federation = world.run(channel, settings=RELEASE | {"without_epsilon": True})
+    assert [booked.code for booked in federation.booked.values()] == ["ok", "ok"]
+
+
 @pytest.mark.parametrize("what", ["junk", "another site's", "other settings"])
 def test_a_release_that_was_not_asked_for_is_refused(world, channel, what):
     author, settings = (

@@ -142,6 +142,7 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("account", 10**18 + np.arange(N) // 2, None, "above 2^53: an identifier?"),
         ("score", RNG.permutation(400)[:40], "numeric", "codes, or a quantity?"),
         ("income", [*map(str, range(900)), "-"], None, "numbers, but for '-'"),
+        ("age", [*map(str, range(40)), *["dead"] * 9] * 9, None, "numbers, but for 'dead'"),
         ("rate", [f"{i},5" for i in range(N)], "numeric", "numbers"),
         ("rate", ["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text?"),
         ("band", ["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
@@ -172,8 +173,9 @@ def test_columns_are_drafted_by_what_they_hold(name, values, use, why, as_text):
 def test_numbers_as_people_write_them_are_no_text(texts):
     entry, cause = draft_column(pd.Series(texts))
     assert entry is None
-    assert cause.startswith("numbers, but for '")
+    assert cause.startswith("numbers, but for ")
     assert "write 63606.07" in cause
+    assert not any(text in cause for text in texts if text != "-")
 
 
 def test_a_type_and_arguments_say_what_a_column_is():

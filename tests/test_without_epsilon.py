@@ -92,6 +92,8 @@ def test_the_decision_is_a_flag_or_a_key_that_an_epsilon_overrides(
         ("without_epsilon = true\nepsilon = 1.0\ndelta = 1e-6", {}, "c.toml: .* exclude"),
         ("epsilon = 1.0\ndelta = 1e-6", {"without_epsilon": True}, "c.toml: .* exclude"),
         ("without_epsilon = 1", {}, "c.toml: without_epsilon: .*valid boolean; got 1"),
+        ("release = 'x'", {}, "c.toml: release: 'x' is not allowed; must be fair or surrogate"),
+        ("", {"k_min": 100}, "k_min: not read for a fair release without epsilon"),
     ],
 )
 def test_a_contradiction_or_no_answer_is_refused(tmp_path, text, given, complaint):
@@ -99,3 +101,10 @@ def test_a_contradiction_or_no_answer_is_refused(tmp_path, text, given, complain
     file.write_text(text)
     with pytest.raises(InputError, match=complaint):
         load_release_config(file, **given)
+
+
+def test_settings_are_those_of_the_file_that_they_make():
+    decided, read = sf.SurrogateConfig(without_epsilon=True), sf.SurrogateConfig()
+    assert decided == read
+    assert len({decided, read}) == 1
+    assert decided != sf.SurrogateConfig(seed=1)

@@ -30,6 +30,9 @@ MAX_CODES = 10
 N_PIECES = 5
 """The number of pieces of a drafted spline."""
 
+MAX_ODD_TEXTS = 5
+"""The most texts among numbers that a draft names: more may be people's own numbers."""
+
 _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 """Texts, in small letters and without blanks around, that are taken for a missing value."""
 
@@ -274,14 +277,18 @@ def _first_rule(
             (True, number, whole),
         ]
     question = f": {CODES_QUESTION}" if codes else ""
-    odd = sorted(map(repr, texts.index[~np.isfinite(as_numbers(texts.index.to_series()))]))
+    odd = texts[~np.isfinite(as_numbers(texts.index.to_series()))]
+    is_few = len(odd) <= MAX_ODD_TEXTS
+    named = shown(sorted(map(repr, odd.index))) if is_few else f"{len(odd)} texts"
+    is_rare = is_few and 2 * odd.sum() <= rows
     alike = texts[texts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
     remedy = "name what means missing, and write 63606.07 for € 63.606,07"
+    is_short = n <= MAX_CODES or (n <= MAX_CATEGORIES and 2 * n <= rows)
     frequent = counts[counts >= MIN_SHARE * n_rows].nlargest(MAX_CATEGORIES).index
     often = f"{n} values; those of at least {MIN_SHARE:.0%} of the rows are listed, others are one"
     rules += [
-        (n <= MAX_CODES or 2 * n <= min(rows, 2 * MAX_CATEGORIES), listed, f"{n} values{question}"),
-        (odd and alike, None, f"numbers, but for {shown(odd, 5)}: {remedy}"),
+        (is_short, listed, f"{n} values{question}"),
+        (len(odd) > 0 and (is_rare or alike), None, f"numbers, but for {named}: {remedy}"),
         (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, "other"), often + question),
         (True, None, f"{size}: identifiers, or free text?"),
     ]
@@ -371,6 +378,5 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
     digits = -math.floor(math.log10(high - low))
     lower, upper = math.floor(low * 10.0**digits), math.ceil(high * 10.0**digits)
     lower = 0 if 0 <= low < high - low else lower
-    return min(round(lower / 10.0**digits, digits), low), max(
-        round(upper / 10.0**digits, digits), high
-    )
+    ends = round(lower / 10.0**digits, digits), round(upper / 10.0**digits, digits)
+    return min(ends[0], low), max(ends[1], high)

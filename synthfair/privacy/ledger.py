@@ -482,7 +482,7 @@ _HEAD_BYTES = 8 + 1 + 64 + 1 + 64 + 1
 
 
 class DamagedError(ValueError):
-    """A content that cannot be read: the file was altered, or another version has written it."""
+    """An error of content that cannot be read: altered, or written by another version."""
 
 
 def compute_once(path: Path, digest: str, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:

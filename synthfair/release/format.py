@@ -338,7 +338,9 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
             raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
         if len(value) > MAX_METADATA_BYTES[key]:
             most = MAX_METADATA_BYTES[key]
-            raise InputError(f"{source}: metadata {key!r} has {len(value)} bytes; at most {most}")
+            raise InputError(
+                f"{source}: metadata {key.decode()!r} has {len(value)} bytes; at most {most}"
+            )
     text = metadata[HEADER_KEY]
     header = parse_as(text, Header, source)  # first: that of another format says so
     if SIGNATURE_KEY not in metadata:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -66,6 +66,17 @@ class ReleaseSettings(Settings):
         if self.epsilon is not None and self.without_epsilon:
             raise ValueError("without_epsilon, epsilon: exclude each other; give one")
         return self
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether releases are the same; ``without_epsilon``, which none holds, is left out.
+
+        So the settings that were asked for equal those that are read from a file.
+        """
+        return type(self) is type(other) and self.model_dump() == cast(Self, other).model_dump()
+
+    def __hash__(self) -> int:
+        """Return a hash that equal settings share."""
+        return hash(self.model_dump_json())
 
 
 class DistillConfig(ReleaseSettings):
@@ -192,7 +203,11 @@ def _kind(config: Any) -> str:
 
 ReleaseConfig = Annotated[
     Annotated[DistillConfig, Tag("fair")] | Annotated[SurrogateConfig, Tag("surrogate")],
-    Discriminator(_kind),
+    Discriminator(
+        _kind,
+        custom_error_type="release",
+        custom_error_message="release: must be surrogate; a fair release does not name its kind",
+    ),
 ]
 """Settings of a release of either kind."""
 
@@ -210,14 +225,21 @@ def load_release_config(
     """Return the settings of a release of the kind ``release``, or of that key of a file, or fair.
 
     Raises:
-        InputError: as :func:`load_settings`; or a setting of the other kind.
+        InputError: as :func:`load_settings`; a setting of the other kind; or a k_min of a fair
+            release without an epsilon, where it would protect nobody.
     """
     settings = {} if path is None else read_toml(path)
-    kind = release_settings(release or settings.pop("release", "fair"))
-    settings.pop("release", None)
+    named = settings.pop("release", "fair")
+    try:
+        kind = release_settings(release or named)
+    except InputError as error:
+        raise InputError(f"{path or 'flags'}: {error}") from error
     given = {key: value for key, value in overrides.items() if value is not None}
     if wrong := sorted(given.keys() - kind.model_fields.keys()):
         raise InputError(f"flags: {', '.join(wrong)}: not read; fairness is chosen at the server")
     if "epsilon" in given:
         settings.pop("without_epsilon", None)
-    return override(settings, kind, path, given)
+    config = override(settings, kind, path, given)
+    if isinstance(config, DistillConfig) and config.epsilon is None and "k_min" in given:
+        raise InputError("flags: k_min: not read for a fair release without epsilon")
+    return config

@@ -18,13 +18,11 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import PATH_RHOS, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
 
-# Rows are arguments: what compiled code closes over is stored with it.
-
-
 Functions = tuple[LinearModel, Penalty | None]
 """A model, whose loss counts, and a penalty of scores and rows."""
 
 
+# Rows are arguments: what compiled code closes over is stored with it.
 def _objective(
     theta: jax.Array, rho: float, rows: Rows, ridge: jax.Array, functions: Functions
 ) -> jax.Array:
