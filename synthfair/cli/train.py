@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -43,6 +44,13 @@ def command(argv: Sequence[str]) -> Callable[..., None]:
             keys = [key for key in kind.model_fields if kind.reads(key) and key not in seen]
             groups.append((f"Settings of {name}", kind, keys))
             seen |= {*keys}
+    if is_help:
+
+        def page(**settings: Any) -> None:
+            del settings
+
+        page.__doc__ = (inspect.getdoc(groups[0][1]) or "").split("\n\n")[0]
+        return with_settings(*groups)(page)
 
     if is_help and method:
 
