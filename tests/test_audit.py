@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import make_schema, make_table, silent
-from scipy.stats import beta
+from membership_audit import DELTA, EPSILON, RUNS, audited_epsilon, upper
 
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
@@ -14,7 +14,6 @@ from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.records import read_sums
 from synthfair.surrogate.sums import SurrogateSpec, TableSums
 
-EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995
 SCHEMA = make_schema()
 TABLE = encode(make_table(30), SCHEMA)
 CANARY = Encoded(np.full((1, 7), 5000.0), np.array([1]), np.array([-1.0]))  # far outside the schema
@@ -47,32 +46,8 @@ def outcomes(rows, noise, runs):
     return np.array([sums(rows, noise)[changed] for _ in range(runs)])
 
 
-def upper(errors, total):
-    """Clopper and Pearson's bound on a rate, at the confidence."""
-    return beta.ppf(CONFIDENCE, errors + 1, total - errors) if errors < total else 1.0
-
-
-def audited_epsilon(noise=system_entropy, runs=RUNS):
-    """A lower bound on epsilon that is wrong at most once in 1,000.
-
-    (epsilon, delta)-DP implies P(in | in) <= exp(epsilon) P(in | out) + delta for every test. The
-    test, a threshold on a projection, is chosen on one half of the runs and counted on the other.
-    """
-    without, with_it = outcomes(TABLE, noise, runs), outcomes(WITH_CANARY, noise, runs)
-    half = runs // 2
-    difference = with_it[:half].mean(axis=0) - without[:half].mean(axis=0)
-    spread = without[:half].std(axis=0) + with_it[:half].std(axis=0)
-    direction = difference / np.maximum(spread**2, 1e-12 * np.abs(difference).max() ** 2 + 1e-300)
-    a, b = without @ direction, with_it @ direction
-    cuts = np.quantile(np.concatenate([a[:half], b[:half]]), np.linspace(0.02, 0.98, 49))
-    cut = max(
-        cuts,
-        key=lambda c: np.log(np.mean(b[:half] > c) + 0.01) - np.log(np.mean(a[:half] > c) + 0.01),
-    )
-    false, missed = upper(np.sum(a[half:] > cut), half), upper(np.sum(b[half:] <= cut), half)
-    return max(
-        np.log(max(1 - DELTA - missed, 1e-9) / false), np.log(max(1 - DELTA - false, 1e-9) / missed)
-    )
+def audited(noise=system_entropy, runs=RUNS):
+    return audited_epsilon(outcomes, TABLE, WITH_CANARY, noise, runs)
 
 
 class TooQuiet(NoisySum):
@@ -85,17 +60,17 @@ class TooQuiet(NoisySum):
 
 def caught(noise=system_entropy):
     """Whether one of three audits says so; of 40 runs, one alone has missed a bug before."""
-    return any(audited_epsilon(noise) > EPSILON for _ in range(3))
+    return any(audited(noise) > EPSILON for _ in range(3))
 
 
 def test_the_audit_stays_under_the_claim():
-    assert audited_epsilon() <= EPSILON
+    assert audited() <= EPSILON
 
 
 @pytest.mark.slow
 def test_a_long_audit_stays_under_the_claim():
     """False alarm once in 1,000."""
-    assert audited_epsilon(runs=2000) <= EPSILON
+    assert audited(runs=2000) <= EPSILON
 
 
 def test_noise_left_out_is_caught():

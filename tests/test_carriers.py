@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from test_deploy_sums import ADDERS, SumWorld
+from sum_world import ADDERS, SumWorld
 from two_sites import NAMES, PRIVATE, RELEASE, World
 
 import synthfair as sf

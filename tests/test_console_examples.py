@@ -14,14 +14,12 @@ need several parties are in test_page_walks.py.
 import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from comparison import EXAMPLE, same_text
-from test_texts import README, ROOT, TEXT, blocks
+from page_commands import commands, typed
+from page_texts import README, ROOT, TEXT, blocks
 
 STARTED = ROOT / "docs" / "getting-started.md"
 BLOCK = re.compile(r"^```(console|text|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -108,13 +106,6 @@ SHORTER = {
 }
 """Flags behind the beginnings of commands that take minutes as they stand; of two alike, the last counts."""
 
-PROGRAM = re.compile(r"^\$? *python -m synthfair[. ]")
-
-
-def commands(block):
-    """A block's lines, each in one piece, without the program's name."""
-    return [PROGRAM.sub("", line) for line in re.sub(r"\\\n\s*", "", block).splitlines()]
-
 
 def beginning(command, known):
     """What a table says of a command; None if nothing."""
@@ -148,18 +139,6 @@ def lenders(tmp_path_factory):
     shutil.copy(folder / "lenders" / "schema.json", folder)
     shutil.copytree(ROOT / "configs", folder / "configs")
     return folder
-
-
-def typed(command, folder, timeout=None):
-    """What a command prints, which must succeed, within some seconds."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    words = ["bash", "-euo", "pipefail", "-c", command]
-    done = subprocess.run(
-        words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=timeout
-    )
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.mark.slow

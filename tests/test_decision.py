@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from fair_models import CERTAIN, KEY, MIXED, fair_model
 from scipy.stats import kstest
 from score_rows import histogram_of, metrics
-from test_trained import checksum, some_model
+from some_models import checksum, some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
@@ -18,15 +19,6 @@ from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.collection import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins
 from synthfair.trained import predict, read_model, write_model
-
-KEY = "ab" * 32
-MIXED = {"notion": "equalized_odds", "alpha": 0.0, "n_bins": 10, "key": KEY,
-         "steps": (((2, 0.25), (7, 1.0)), ((5, 0.5),))}  # fmt: skip
-CERTAIN = MIXED | {"key": None, "steps": (((6, 1.0),), ())}
-
-
-def fair_model(**changes):
-    return some_model().model_copy(update={"decision": GroupDecision(**(MIXED | changes))})
 
 
 def logit(probability):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from test_deploy_kit import change, write_project
+from projects import change, write_project
 
 from synthfair.deploy import project
 from synthfair.deploy.kit import description

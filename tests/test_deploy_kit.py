@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 pytest.importorskip("nvflare")
 
 from kits import make_kits
+from projects import JOB, change, write_project
 
 from synthfair.cli import main
 from synthfair.cli.deploy import job as job_command
@@ -26,28 +27,11 @@ from synthfair.deploy.check import problems
 from synthfair.deploy.kit import description, differences, harden
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
-from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 
-JOB = {"release": {"release": "surrogate", "k_min": 10}}
 PARTIES = {"localhost": "server", "a": "client", "b": "client", "lead@hub.org": "admin"}
 OWN = "local/synthfair.json"
-
-
-def project(**changes):
-    return {
-        "schema": "schema.json",
-        "sites": [{"name": name, "org": f"org_{name}", "limits": {"kinds": ["surrogate"]}}
-                  for name in ("a", "b")],
-        "jobs": {"single_shot": JOB},
-    } | changes  # fmt: skip
-
-
-def write_project(folder, **changes):
-    (folder / "schema.json").write_text(make_schema().to_json())
-    write_json(folder / "project.yml", project(**changes))
-    return folder / "project.yml"
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +59,6 @@ def kit(made, tmp_path):
         return tmp_path / name
 
     return copied
-
-
-def change(path, edit):
-    document = json.loads(path.read_text())
-    edit(document)
-    write_json(path, document)
 
 
 @pytest.mark.parametrize("name", PARTIES)

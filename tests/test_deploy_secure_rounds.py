@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from test_deploy_sums import ADDERS, NAMES, SumWorld
-from test_deploy_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
+from site_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
+from sum_world import ADDERS, NAMES, SumWorld
 
 import synthfair as sf
 from synthfair.deploy.train_job import TrainJob, run_train

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from conftest import make_schema
 from one_upload import processes_of
-from test_deploy_training import FPFL, MANY, in_process
+from site_training import FPFL, MANY, in_process
 from two_sites import NAMES, World
 
 import synthfair as sf

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from conftest import make_schema, make_table
-from test_deploy_sums import ADDERS, ALLOWED, JOB, NAMES, SumWorld
+from sum_world import ADDERS, ALLOWED, JOB, NAMES, SumWorld
 
 pytest.importorskip("nvflare")
 

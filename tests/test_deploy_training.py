@@ -8,11 +8,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
-from two_sites import NAMES, InProcess, World, resigned
+from site_training import (
+    FPFL,
+    MANY,
+    PRIVATE,
+    REFINE,
+    ROWS,
+    TRAIN,
+    channel_of,
+    in_process,
+    train,
+)
+from two_sites import NAMES, World, resigned
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
-from synthfair.deploy.train_job import Agreement, SiteTraining, TrainJob, pack, run_train, unpack
+from synthfair.deploy.train_job import Agreement, SiteTraining, TrainJob, pack, unpack
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
@@ -20,13 +31,7 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
 
-TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}
-FPFL = {"method": "fpfl", "rounds": 3, "learning_rate": 0.5, "alpha": 0.01, "multiplier_rate": 1.0}
-REFINE = {"method": "refine", "rounds": 3, "penalty": "selection_rate", "notion": "equalized_odds"}
 SAMPLED = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
-ROWS = 120
-MANY = 1200
-"""Rows of a site whose exact sums tell of no single one."""
 
 DP_SGD = SAMPLED | {"batch": ROWS, "local_epochs": 1.0}
 """All rows in each batch: the noise for samples takes seconds to find, for each number of rounds."""
@@ -34,15 +39,6 @@ DP_SGD = SAMPLED | {"batch": ROWS, "local_epochs": 1.0}
 FAIR_SGD = {"method": "fair_sgd", "rounds": 2, "batch": 20, "local_epochs": 0.5, "kappa": 2.0}
 TWO_PHASE = DP_SGD | {"method": "two_phase", "teacher_epochs": 2.0, "kappa": 2.0}
 END_TO_END = TWO_PHASE | {"end_to_end": True}
-PRIVATE = {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}
-
-
-@pytest.fixture
-def world(tmp_path):
-    found = World(tmp_path, rows=ROWS)
-    for name in NAMES:
-        found.limit(name, most_rounds=50)
-    return found
 
 
 @pytest.fixture
@@ -74,30 +70,6 @@ def bought_in(world, size):
 def taught_in(world):
     """What a site has bought with the labels of its teacher: a seed, and bits."""
     return bought_in(world, 16 + -(-ROWS // 8))
-
-
-def channel_of(world, job="job-1"):
-    return InProcess({name: world.site(name) for name in NAMES}, job=job)
-
-
-def train(world, channel, settings=TRAIN, **changes):
-    config = TrainConfig(**settings)
-    has_guarantee = config.get("epsilon") is not None and config.get("end_to_end", True)
-    for name in NAMES if has_guarantee else ():
-        world.bound(name)
-    federation = world.federation(channel)
-    rows = ROWS if config.local_passes else None
-    job = TrainJob(train=settings, least_rows=rows, **({"most_rows": 300} | changes))
-    run_train(federation, job, world.folder / "server" / channel.job, world.folder / channel.job)
-    return federation, sf.read_model(world.folder / channel.job / "model.json").theta
-
-
-def in_process(settings=TRAIN, n=ROWS, **options):
-    sites = [in_content_order(sf.encode(make_table(n, seed=i), make_schema())) for i in range(2)]
-    rows = sf.Encoded(*map(np.concatenate, zip(*sites, strict=True)))
-    config = TrainConfig(**settings)
-    data = sf.federated.make_user_data(rows, np.repeat([0, 1], n), make_schema(), config)
-    return sf.federated.train_rounds(data, config, **options)
 
 
 def ledger_of(world, name="north"):

@@ -1,15 +1,15 @@
 """The rounds engine: sums, clipping, noise, and going on after an interruption."""
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from summing_methods import Drawing, Sum, SumOneByOne, number_fields, population
 
 from synthfair.distill.solvers import Lbfgs, Newton
 from synthfair.errors import InputError
@@ -19,60 +19,11 @@ from synthfair.federated.methods import METHODS
 from synthfair.federated.users import Cohorts, make_users
 
 
-class Seen(NamedTuple):
-    total: jax.Array
-
-
-def number_fields(cls):
-    """Make the class a pytree of its scale.
-
-    ``register_dataclass`` would not do: JAX 0.10.1 takes two dataclasses with equal static fields
-    for the same, and where their hashes happen to be near it runs the one in place of the other.
-    """
-    jax.tree_util.register_pytree_node(
-        cls, lambda sums: ((sums.scale,), None), lambda _, numbers: cls(*numbers)
-    )
-    return cls
-
-
-@number_fields
-@dataclass(frozen=True)
-class Sum:
-    """Sums the users' rows up; the state is the sum over all rounds."""
-
-    scale: float = 1.0
-    additive: ClassVar[bool] = True
-
-    def init(self, key):
-        return jnp.zeros(2)
-
-    def report(self, state, rows, key):
-        return self.scale * rows.weight @ rows.a
-
-    def update(self, state, total, cohort):
-        return state + total, Seen(total)
-
-    def params(self, state):
-        return state
-
-
-@number_fields
-class SumOneByOne(Sum):
-    additive: ClassVar[bool] = False
-
-
 def test_methods_of_two_classes_are_two_pytrees_to_the_compiler():
     """Else the rounds of one may run in place of the other's."""
     compiled = [Sum(), SumOneByOne(), Lbfgs(0.1), Newton(0.1), *(cls() for cls in METHODS.values())]
     for one, other in combinations(map(jax.tree.structure, compiled), 2):
         assert one != other
-
-
-def population(n=40, users=9, seed=0):
-    rng = np.random.default_rng(seed)
-    a = rng.normal(size=(n, 2))
-    owner = np.concatenate([np.arange(users), rng.integers(0, users, n - users)])
-    return a, owner, make_users(a, np.zeros(n, int), np.ones(n), owner)
 
 
 @pytest.mark.parametrize(("algorithm", "at_once"), [(Sum(), 2**19), (SumOneByOne(), 6)])
@@ -156,14 +107,6 @@ def test_rounds_have_noise_of_their_own_that_only_the_seed_tells():
         sums[seed] = done.history.total
     noise = np.concatenate([total.ravel() for total in sums.values()])
     assert len(np.unique(noise)) == len(noise)
-
-
-@number_fields
-class Drawing(SumOneByOne):
-    """Each user sends two random numbers."""
-
-    def report(self, state, rows, key):
-        return jax.random.normal(key, (2,))
 
 
 def test_each_user_of_each_round_has_a_key_of_its_own():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from test_trained import some_model
+from some_models import some_model
 
 import synthfair as sf
 from synthfair.errors import InputError

@@ -3,18 +3,13 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from configured_runs import RUNS
 
 import synthfair as sf
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
 from synthfair.release.settings import load_release_config
-
-RUNS = {
-    "law_school/race": ("law_school", "race", 2, 0.885, 0.06),
-    "law_school/gender": ("law_school", "male", 2, 0.885, 0.06),
-    "dutch/gender": ("dutch_numbers", "sex", 4, 0.785, 0.10),
-}
 
 
 def newton_optimum(objective, theta):

@@ -8,25 +8,15 @@ from typing import get_args
 
 import pytest
 from cyclopts import App, CycloptsError
+from parsed_commands import ALL, parsed
 
-from synthfair.cli import COMMANDS, EXIT_CODES, main, make_app
+from synthfair.cli import COMMANDS, EXIT_CODES, main
 from synthfair.cli.train import Method
 
 ABOVE = ("gap", "secure", "deploy")
 """Commands that only hold others."""
 
 
-def commands_below(above, name=""):
-    """Every command, by the words that lead to it."""
-    for word in above:
-        if not word.startswith("-"):
-            command = above[word]
-            yield f"{name} {word}".strip(), command
-            yield from commands_below(command, f"{name} {word}".strip())
-
-
-APP = make_app()
-ALL = dict(commands_below(APP))
 each = pytest.mark.parametrize("name", ALL)
 
 
@@ -53,10 +43,6 @@ def examples(text):
     text = re.sub(r"\\\n *", "", text)
     for found in re.findall(r"^ {4}(?:\S+ \| )?python -m synthfair[. ](.*)", text, re.MULTILINE):
         yield shlex.split(re.split(r" [<>|] | {2,}", found)[0])
-
-
-def parsed(words):
-    return make_app(words).parse_args(words, exit_on_error=False, print_error=False)
 
 
 @each

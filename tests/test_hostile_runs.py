@@ -4,10 +4,10 @@ import json
 from copy import deepcopy
 
 import pytest
+from federation_runs import COURSE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report_runs import write_run
-from test_report_federation import COURSE
 
 from synthfair.cli import main
 from synthfair.federated import TrainConfig

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
-from test_release import some_release
+from some_pools import SCHEMA, flipped, some_pool
 
 import synthfair as sf
 from synthfair.distill.losses import mean_loss
@@ -19,22 +19,7 @@ from synthfair.server import measure_influence, outlier_bound, review, serve
 from synthfair.server.pooling import make_pool, train_pool
 from synthfair.surrogate import Price
 
-SCHEMA = make_schema()
 TABLES = {"test": make_table(seed=50, n=400)}
-
-
-def some_pool(n=4, rows=60, seed=0, schema=SCHEMA):
-    """Releases of clients that are alike: random rows whose label follows a common rule.
-
-    Most tests pool 240 rows, or 1800, so that few sizes are compiled.
-    """
-    rng, releases = np.random.default_rng(seed), {}
-    for i in range(n):
-        x = rng.random((rows, len(schema.encoded_names)))
-        s = rng.integers(len(schema.groups), size=rows)
-        y = np.where(rng.random(rows) < 1 / (1 + np.exp(-8 * (x[:, 0] - 0.5))), 1.0, -1.0)
-        releases[f"c{i}"] = replace(some_release(), x=x, s=s, y=y)
-    return releases
 
 
 def without(releases, name):
@@ -115,13 +100,6 @@ def test_among_many_it_is_nearly_that_of_training_again():
         assert moved.spd == pytest.approx(spd, abs=0.02)
 
 
-@pytest.fixture(scope="module")
-def releases():
-    """Return the surrogates of twelve clients."""
-    config, tables = sf.SurrogateConfig(k_min=10), [make_table(1000, seed=k) for k in range(12)]
-    return {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
-
-
 @pytest.mark.parametrize("asked", [{"rho": 3.0}, {"max_client_gap": 0.15}])
 def test_of_surrogates_it_is_nearly_that_of_training_again(releases, asked):
     """At the price of a gap that was found with them all."""
@@ -164,11 +142,6 @@ def test_two_releases_are_no_outliers_of_each_other():
 def test_honest_pools_have_no_outlier(n, seed):
     _, found = measured(some_pool(n, seed=seed))
     assert not any(moved.outlier for moved in found.releases.values())
-
-
-def flipped(release, times=27):
-    x, s, y = (np.concatenate([part] * times) for part in (release.x, release.s, -release.y))
-    return replace(release, x=x, s=s, y=y)
 
 
 @pytest.mark.parametrize("n", [4, 30])

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
+from inner_rows import some_rows
 from sklearn.linear_model import LogisticRegression
 
 from synthfair.distill.losses import regularized_loss
@@ -19,16 +20,9 @@ from synthfair.distill.solvers import (
     Newton,
     train,
 )
-from synthfair.model import LinearModel, Rows
+from synthfair.model import LinearModel
 
 MEMORY = 10  # steps from which L-BFGS knows the curvature
-
-
-def some_rows(n=200, d=5, seed=0):
-    rng = np.random.default_rng(seed)
-    a, s = rng.normal(size=(n, d)), rng.integers(2, size=n)
-    y = np.where(a @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
-    return Rows(jnp.array(a), jnp.array(s), jnp.array(y))
 
 
 def test_solution_is_scikit_learns():

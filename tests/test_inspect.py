@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import make_schema, make_table
-from test_release import SCHEMA, rewrite, set_column, some_release
+from some_releases import SCHEMA, rewrite, set_column, some_release
 
 import synthfair as sf
 from synthfair.cli import main

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_inner import some_rows
+from inner_rows import some_rows
 
 from synthfair.distill.losses import regularized_loss
 from synthfair.distill.solvers import Cholesky, ConjugateGradient, Function

@@ -12,7 +12,7 @@ import pytest
 from annotated_types import MaxLen
 from conftest import make_schema, make_table
 from pydantic import BaseModel, ValidationError
-from test_trained import some_model
+from some_models import some_model
 
 import synthfair as sf
 from synthfair.cli import main

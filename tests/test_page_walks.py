@@ -9,12 +9,12 @@ import json
 import re
 import shutil
 
+import page_commands
+import page_texts
 import pandas as pd
 import pytest
-import test_console_examples
-import test_texts
 from one_upload import processes_of, require_one_upload
-from test_console_examples import ROOT, commands, typed
+from page_commands import ROOT, commands, typed
 
 import synthfair as sf
 from synthfair.data.datasets import load_dataset
@@ -29,7 +29,7 @@ PATIENCE = 200
 
 def blocks(page, language):
     """Of a page of docs/, with the name of this machine."""
-    found = test_texts.blocks(ROOT / "docs" / f"{page}.md", language)
+    found = page_texts.blocks(ROOT / "docs" / f"{page}.md", language)
     return [text.replace(HUB, SERVER) for text in found]
 
 
@@ -159,7 +159,7 @@ class Federation(Walk):
     def __call__(self, start, *replacements, at=""):
         self.left[0] = self.left[0].replace(HUB, SERVER)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(test_console_examples, "ROOT", "")
+            patched.setattr(page_commands, "ROOT", "")
             return super().__call__(start, *replacements, at=at)
 
     def at_each(self, start, *parties, first="bank-a", others=None):

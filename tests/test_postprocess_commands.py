@@ -10,7 +10,7 @@ from conftest import make_schema, make_table
 from report_runs import tables
 from scipy.special import expit
 from score_rows import histogram_of
-from test_trained import some_model
+from some_models import some_model
 
 import synthfair as sf
 from synthfair.cli import main

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_table
-from test_decision import CERTAIN, fair_model
-from test_trained import some_model
+from fair_models import CERTAIN, fair_model
+from some_models import some_model
 
 import synthfair as sf
 from synthfair.cli import main

@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-import test_audit
 from conftest import make_schema, make_table, silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from membership_audit import DELTA, EPSILON, audited_epsilon
 from scipy.stats import chi2
 
 from synthfair.data.batches import in_memory
@@ -333,7 +333,7 @@ ALIKE = encode(
 
 def outcomes(rows, noise, runs):
     """[runs, k] noisy sums of so many surrogates; those whose layout does not depend on noise."""
-    config = private(epsilon=test_audit.EPSILON, delta=test_audit.DELTA)
+    config = private(epsilon=EPSILON, delta=DELTA)
     every = (sums_of(rows, config, AUDITED, noise) for _ in range(runs))
     return np.array([np.hstack([s.histograms, s.moments, s.rates]).ravel() for s in every])
 
@@ -351,11 +351,8 @@ class TooQuiet(NoisySum):
 def test_an_audit_finds_no_more_than_epsilon_and_finds_noise_that_is_left_out(monkeypatch):
     """By one row more, far outside of the schema; as of fair releases."""
     row = Encoded(np.array([[5000.0, -5000.0]]), np.array([1]), np.array([-1.0]))
-    monkeypatch.setattr(test_audit, "outcomes", outcomes)
-    monkeypatch.setattr(test_audit, "TABLE", ALIKE)
-    monkeypatch.setattr(test_audit, "WITH_CANARY", joined(ALIKE, row))
     monkeypatch.setattr("synthfair.surrogate.levels.MAX_BINS_PRIVATE", 2)
     monkeypatch.setattr("synthfair.surrogate.records.self_play", steep)
-    assert test_audit.audited_epsilon(system_entropy) <= test_audit.EPSILON
+    assert audited_epsilon(outcomes, ALIKE, joined(ALIKE, row)) <= EPSILON
     monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", TooQuiet)
-    assert test_audit.audited_epsilon(system_entropy) > test_audit.EPSILON
+    assert audited_epsilon(outcomes, ALIKE, joined(ALIKE, row)) > EPSILON

@@ -8,51 +8,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_schema
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from some_releases import SCHEMA, rewrite, set_column, some_release
 
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.guarantee import make_guarantee
-from synthfair.release.format import Release, make_header, read_release, write_release
+from synthfair.release.format import make_header, read_release, write_release
 from synthfair.release.settings import DistillConfig
 from synthfair.report.privacy_words import header_facts
 
-SCHEMA = make_schema()
 OTHER = SCHEMA.document | {
     "columns": SCHEMA.document["columns"]
     | {"age": SCHEMA.document["columns"]["age"] | {"upper": 80.0}}
 }
-
-
-def some_release(x=None, **settings):
-    x = np.full((2, len(SCHEMA.encoded_names)), 0.25) if x is None else x
-    config = DistillConfig(**{"group_input": True} | settings)
-    header = make_header(config, SCHEMA, model=LinearModel(), penalty="p")
-    s, y = np.arange(len(x)) % 2, np.where(np.arange(len(x)) % 2, 1.0, -1.0)
-    return Release(header, x, s, y)
-
-
-@pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "r.parquet"
-    write_release(some_release(), path)
-    return path
-
-
-def rewrite(path, change=lambda table: table, **header):
-    """The file with some of its columns or of its header changed."""
-    table = change(pq.read_table(path))
-    metadata = dict(pq.read_schema(path).metadata)
-    if header:
-        metadata[b"synthfair"] = json.dumps(json.loads(metadata[b"synthfair"]) | header).encode()
-    pq.write_table(table.replace_schema_metadata(metadata), path)
-
-
-def set_column(name, values):
-    return lambda table: table.set_column(table.column_names.index(name), name, pa.array(values))
 
 
 @given(

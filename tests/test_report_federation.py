@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from federation_runs import COURSE
 from printed import plain_text
 from report_runs import page_of, tables, write_run
 
@@ -13,23 +14,6 @@ from synthfair.report.result_tables import federation_table
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
 
 pytestmark = pytest.mark.usefixtures("text_only")
-
-COURSE = {
-    "format": "synthfair-federation/1",
-    "job": "job-1",
-    "server": "hub",
-    "version": "0.1.0",
-    "seconds": 21.0,
-    "rounds": 1,
-    "median_round_seconds": 5.5,
-    "error": None,
-    "sites": {
-        "city": {"code": "ok", "rounds": 1, "seconds": 5.5, "site_seconds": None,
-                 "carried_bytes": 283000, "version": "0.1.0"},
-        "suburbs": {"code": "releases", "rounds": 0, "seconds": 0.1, "site_seconds": 0.02,
-                    "carried_bytes": 0, "version": None},
-    },
-}  # fmt: skip
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 from browser import headless, needs_browser
+from exported import additive, linear
 from report_runs import CONFIG, copied, edited, page_of, tables, write_runs
 from scipy.stats import binomtest
-from test_export import additive, linear
 
 import synthfair as sf
 from synthfair.cli import main

@@ -7,7 +7,7 @@ import pytest
 from conftest import make_schema, make_table
 from pydantic import ValidationError
 from scipy import stats
-from test_engine import Drawing, SumOneByOne, population
+from summing_methods import Drawing, SumOneByOne, population
 
 import synthfair as sf
 from synthfair.cli import main

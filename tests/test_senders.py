@@ -7,7 +7,7 @@ import pytest
 from conftest import make_schema, make_table
 from printed import plain_text
 from report_runs import tables
-from test_influence import flipped, some_pool
+from some_pools import flipped, some_pool
 
 import synthfair as sf
 from synthfair.cli import main

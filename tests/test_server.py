@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from conftest import make_schema, make_table
 from sklearn.linear_model import LogisticRegression
-from test_influence import some_pool
-from test_release import some_release
+from some_pools import some_pool
+from some_releases import some_release
 
 import synthfair as sf
 from synthfair.data.encode import encode

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import make_table
-from test_export import additive, linear, network
+from exported import additive, linear, network
 
 import synthfair as sf
 from synthfair.errors import InputError

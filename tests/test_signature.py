@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
-from test_release import SCHEMA, rewrite, set_column, some_release
+from some_releases import SCHEMA, rewrite, set_column, some_release
 
 import synthfair as sf
 from synthfair.errors import InputError

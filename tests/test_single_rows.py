@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
-from test_deploy_training import FPFL, MANY, REFINE, TRAIN, channel_of, train
+from site_training import FPFL, MANY, REFINE, TRAIN, channel_of, train
 from two_sites import NAMES, World
 
 import synthfair as sf

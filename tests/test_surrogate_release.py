@@ -13,7 +13,7 @@ import pytest
 from conftest import make_schema, make_table
 from pydantic import ValidationError
 from scipy.special import expit
-from test_release import rewrite, set_column, some_release
+from some_releases import rewrite, set_column, some_release
 from unlike_tables import unlike_tables
 
 import synthfair as sf

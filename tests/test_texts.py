@@ -9,33 +9,18 @@ from itertools import takewhile
 
 import pytest
 from comparison import same_text
-from test_goals import RUNS
-from test_help import ALL, parsed
+from configured_runs import RUNS
+from page_texts import DOCS, PAGES, README, ROOT, TEXT, blocks, prose
+from parsed_commands import ALL, parsed
 
 import synthfair as sf
 from benchmarks import texts
 from synthfair.cli import main
-from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
 from synthfair.federated import METHODS
 from synthfair.report.release_tables import EPSILON_COSTS
 
-ROOT = configs_folder().parent
-README = ROOT / "README.md"
-DOCS = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [README, *DOCS, ROOT / "CONTRIBUTING.md"]
-TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
-
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: "/".join(page.parts[-2:]))
-
-
-def blocks(page, language):
-    """The fenced blocks of a language: ``python`` is run here, ``py`` only shown."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT[page], re.DOTALL | re.MULTILINE)
-
-
-def prose(page):
-    return re.sub(r"^```.*?^```$", "", TEXT[page], flags=re.DOTALL | re.MULTILINE)
 
 
 def commands(page):

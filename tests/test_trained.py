@@ -1,11 +1,11 @@
-import hashlib
 import json
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_table
 from small_problem import make_rows
+from some_models import checksum, some_model
 
 import synthfair as sf
 from synthfair import trained
@@ -13,17 +13,7 @@ from synthfair.cli import main
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
-from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
-
-
-def some_model(n_groups=2, intercept=True):
-    schema = make_schema(n_groups)
-    names = input_names(schema, intercept=intercept, group_input=True)
-    theta = np.random.default_rng(0).normal(size=len(names))
-    return TrainedModel(
-        schema=schema, version="0", loss="l", intercept=intercept, inputs=names, group_input=True,
-        theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
-    )  # fmt: skip
+from synthfair.trained import Layer, read_model, write_model
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
@@ -39,13 +29,6 @@ def test_scores_are_those_of_the_jax_model(n_groups, intercept):
 def test_round_trip(tmp_path):
     write_model(some_model(), tmp_path / "m.json")
     assert read_model(tmp_path / "m.json") == some_model()
-
-
-def checksum(body):
-    """Of all but itself and the coefficients, which follow; whatever the code does now."""
-    body = {k: v for k, v in body.items() if k not in ("sha256", "coefficients")}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def altered(tmp_path, fix_checksum=False, **changes):

@@ -10,10 +10,10 @@ import scipy.optimize
 from conftest import make_schema, make_table
 from printed import plain_text
 from scipy.optimize import minimize
-from test_attributes import SCHEMA as SEVERAL
-from test_influence import some_pool
+from some_pools import some_pool
 
 import synthfair as sf
+from synthfair.data.schema import Categorical
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.files import read_as
 from synthfair.metrics_file import MAX_METRICS_BYTES, MetricsFile
@@ -243,7 +243,9 @@ def test_trusted_rows_have_each_group_and_label(trusted, said):
 
 
 def test_of_several_attributes_each_has_its_groups_and_exchanged_ones_show():
-    schema = SEVERAL.with_sensitive(("town", "home"))
+    home = Categorical(categories=("own", "rent", "other"))
+    columns = {**SCHEMA.columns, "home": home}
+    schema = SCHEMA.model_copy(update={"columns": columns}).with_sensitive(("town", "home"))
     table = make_table(4600, seed=3).assign(home=lambda t: t["home"].fillna("rent"))
     parts = [table[1000 * k : 1000 * (k + 1)] for k in range(5)]
     parts[0] = swapped(parts[0])

@@ -1,0 +1,61 @@
+"""Trainings in rounds at sites, in one process."""
+
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+from two_sites import NAMES, InProcess, World
+
+import synthfair as sf
+from synthfair.data.encode import in_content_order
+from synthfair.deploy.train_job import TrainJob, run_train
+from synthfair.federated import TrainConfig
+
+TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}
+
+
+FPFL = {"method": "fpfl", "rounds": 3, "learning_rate": 0.5, "alpha": 0.01, "multiplier_rate": 1.0}
+
+
+REFINE = {"method": "refine", "rounds": 3, "penalty": "selection_rate", "notion": "equalized_odds"}
+
+
+ROWS = 120
+
+
+MANY = 1200
+"""Rows of a site whose exact sums tell of no single one."""
+
+
+PRIVATE = {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}
+
+
+@pytest.fixture
+def world(tmp_path):
+    found = World(tmp_path, rows=ROWS)
+    for name in NAMES:
+        found.limit(name, most_rounds=50)
+    return found
+
+
+def channel_of(world, job="job-1"):
+    return InProcess({name: world.site(name) for name in NAMES}, job=job)
+
+
+def train(world, channel, settings=TRAIN, **changes):
+    config = TrainConfig(**settings)
+    has_guarantee = config.get("epsilon") is not None and config.get("end_to_end", True)
+    for name in NAMES if has_guarantee else ():
+        world.bound(name)
+    federation = world.federation(channel)
+    rows = ROWS if config.local_passes else None
+    job = TrainJob(train=settings, least_rows=rows, **({"most_rows": 300} | changes))
+    run_train(federation, job, world.folder / "server" / channel.job, world.folder / channel.job)
+    return federation, sf.read_model(world.folder / channel.job / "model.json").theta
+
+
+def in_process(settings=TRAIN, n=ROWS, **options):
+    sites = [in_content_order(sf.encode(make_table(n, seed=i), make_schema())) for i in range(2)]
+    rows = sf.Encoded(*map(np.concatenate, zip(*sites, strict=True)))
+    config = TrainConfig(**settings)
+    data = sf.federated.make_user_data(rows, np.repeat([0, 1], n), make_schema(), config)
+    return sf.federated.train_rounds(data, config, **options)

@@ -1,0 +1,102 @@
+"""A federation that sums by shares, in one process."""
+
+import base64
+import json
+
+import numpy as np
+from conftest import make_schema
+from two_sites import NAMES, InProcess, World
+
+import synthfair as sf
+from synthfair.deploy.job_sums import read_aggregators
+from synthfair.deploy.party import Party
+from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
+from synthfair.files import write_json
+from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import read_keys
+from synthfair.secure import (
+    make_aggregator_keys,
+)
+from synthfair.secure.task import RECORDS
+from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import ServerSettings, read_settings
+from synthfair.trained import input_names
+
+ADDERS = ("sums-a", "sums-b")
+
+
+ALLOWED = {"most_tasks": 20, "most_epsilon": 2.0, "most_rho": 100.0}
+
+
+JOB = {"notion": "statistical_parity", "alpha": 0.1, "bins": 11, "epsilon": 2.0,
+       "rows_per_client": 500}  # fmt: skip
+
+
+class SumWorld(World):
+    """Two sites, two aggregators and a server in one folder."""
+
+    def __init__(self, folder, rows=300):
+        self.pinned = {}
+        super().__init__(folder, rows)
+        (folder / "aggregators").mkdir()
+        for name in ADDERS:
+            (folder / name / "local").mkdir(parents=True)
+            public, _ = make_aggregator_keys(folder / name / "sums" / f"{name}.key")
+            (folder / "aggregators" / public.name).write_bytes(public.read_bytes())
+            self.allow(name)
+        path = folder / "server.json"
+        write_json(path, json.loads(path.read_text()) | {"aggregators": "aggregators"})
+
+    def limit(self, name, **limits):
+        super().limit(name, **limits)
+        path = self.folder / name / "local" / "synthfair.json"
+        pinned = {"aggregators": "../../aggregators"} | self.pinned
+        write_json(path, json.loads(path.read_text()) | pinned)
+
+    def allow(self, name, **limits):
+        write_json(self.folder / name / "local" / "synthfair.json", {
+            "format": "synthfair-aggregator-site/1", "schema": "../../schema.json",
+            "key": f"../sums/{name}.key", "clients": "../../keys",
+            "limits": ALLOWED | limits})  # fmt: skip
+
+    def site(self, name):
+        return Party(name, self.folder / name, self.said.append)
+
+    def records(self, name):
+        """Where an aggregator's answers lie."""
+        return self.site(name).settings.key.with_suffix(RECORDS)
+
+    def channel(self, job="job-1"):
+        return InProcess({name: self.site(name) for name in NAMES + ADDERS}, job=job)
+
+    def federation(self, channel, **changes):
+        settings = read_settings(self.folder / "server.json", ServerSettings)
+        return JobSites(
+            channel, settings.model_copy(update=changes), job=channel.job, server="hub",
+            sites=NAMES, log=self.said.append,
+            aggregators=read_aggregators(settings.aggregators, ADDERS))  # fmt: skip
+
+    def post(self, channel, **changes):
+        job = PrivFairFLJob(**({"model": self.model()} | JOB | changes))
+        for name in NAMES:
+            self.bound(name)
+        federation, output = self.federation(channel), self.folder / channel.job
+        run_privfairfl(federation, job, self.folder / "server" / channel.job, output)
+        return federation, output
+
+    def ledger(self, name="north"):
+        return Ledger.for_table(self.folder / name / "rows.csv")
+
+    def key(self, name):
+        return next(k for k, n in read_keys([self.folder / "keys"]).items() if n == name)
+
+    def model(self):
+        schema = make_schema()
+        names = input_names(schema, intercept=True)
+        theta = tuple(np.linspace(-1, 1, len(names)).tolist())
+        model = sf.TrainedModel(
+            schema=schema, version="0", loss="logistic", intercept=True, inputs=names, theta=theta,
+            gradient_norm=None, converged=None,
+        )  # fmt: skip
+        sf.write_model(model, self.folder / "given.json")
+        return base64.b64encode((self.folder / "given.json").read_bytes()).decode()
