@@ -10,7 +10,7 @@ from browser import asked_for, headless, needs_browser
 
 import synthfair as sf
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,11 @@ def simulate(job, workspace):
     allowed = [*description("classes").values(), ADDED]
     write_json(workspace / "local" / "resources.json", {
         "format_version": 2, "class_allow_list": allowed})  # fmt: skip
-    tests = Path(__file__).parent
+    folder = Path(__file__).parent
+    paths = map(str, (folder, folder.parent, folder.parents[1]))
     argv = [sys.executable, "-m", "nvflare.cli", "simulator", str(job), "-w", str(workspace),
             "-c", ",".join(NAMES), "-t", str(len(NAMES))]  # fmt: skip
-    env = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with (workspace.parent / "console").open("w+") as console:
         run = subprocess.Popen(argv, env=env, stdout=console, stderr=subprocess.STDOUT)
         try:

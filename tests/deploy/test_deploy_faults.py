@@ -252,5 +252,5 @@ def large_answers(folder):
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parents[1]))  # has examples
+    sys.path += map(str, Path(__file__).parents[1:3])  # have helpers, and examples
     globals()[sys.argv[1]](Path(sys.argv[2]))

@@ -122,7 +122,7 @@ def demo(folder, *flags):
     """What the example says, once it has ended well."""
     if " " in sys.executable:
         pytest.skip(CANNOT_START)
-    script = Path(__file__).parents[1] / "examples" / "deployment.py"
+    script = Path(__file__).parents[2] / "examples" / "deployment.py"
     argv = [sys.executable, str(script), *flags, "--output", str(folder)]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
@@ -257,14 +257,14 @@ EDITS = (with_code, with_a_class_that_is_not_listed, with_a_file_that_includes_a
 def test_real_sites_refuse_what_is_loosened_and_reveal_no_text(tmp_path):
     """In a process of its own: the engine warns, and pytest turns warnings into errors."""
     code = (
-        "import sys; sys.path.insert(0, 'tests'); import test_deploy_engine as t;"
+        "import sys; sys.path[:0] = ['tests/deploy', 'tests']; import test_deploy_engine as t;"
         f" t.refusals({str(tmp_path / 'made')!r})"
     )
     argv = [sys.executable, "-c", code]
     if " " in sys.executable:
         pytest.skip(CANNOT_START)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = subprocess.Popen(argv, env=env, cwd=Path(__file__).parents[1])
+    run = subprocess.Popen(argv, env=env, cwd=Path(__file__).parents[2])
     try:
         run.wait(400)
     except subprocess.TimeoutExpired:
