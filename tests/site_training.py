@@ -1,9 +1,8 @@
 """Trainings in rounds at sites, in one process."""
 
 import numpy as np
-import pytest
 from conftest import make_schema, make_table
-from two_sites import NAMES, InProcess, World
+from two_sites import NAMES, InProcess
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
@@ -27,14 +26,6 @@ MANY = 1200
 
 
 PRIVATE = {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}
-
-
-@pytest.fixture
-def world(tmp_path):
-    found = World(tmp_path, rows=ROWS)
-    for name in NAMES:
-        found.limit(name, most_rounds=50)
-    return found
 
 
 def channel_of(world, job="job-1"):

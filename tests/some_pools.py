@@ -3,11 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema
 from some_releases import some_release
-
-import synthfair as sf
 
 SCHEMA = make_schema()
 
@@ -24,13 +21,6 @@ def some_pool(n=4, rows=60, seed=0, schema=SCHEMA):
         y = np.where(rng.random(rows) < 1 / (1 + np.exp(-8 * (x[:, 0] - 0.5))), 1.0, -1.0)
         releases[f"c{i}"] = replace(some_release(), x=x, s=s, y=y)
     return releases
-
-
-@pytest.fixture(scope="module")
-def releases():
-    """Return the surrogates of twelve clients."""
-    config, tables = sf.SurrogateConfig(k_min=10), [make_table(1000, seed=k) for k in range(12)]
-    return {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
 
 
 def flipped(release, times=27):

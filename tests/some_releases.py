@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from conftest import make_schema
 
 from synthfair.model import LinearModel
-from synthfair.release.format import Release, make_header, write_release
+from synthfair.release.format import Release, make_header
 from synthfair.release.settings import DistillConfig
 
 SCHEMA = make_schema()
@@ -21,13 +20,6 @@ def some_release(x=None, **settings):
     header = make_header(config, SCHEMA, model=LinearModel(), penalty="p")
     s, y = np.arange(len(x)) % 2, np.where(np.arange(len(x)) % 2, 1.0, -1.0)
     return Release(header, x, s, y)
-
-
-@pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "r.parquet"
-    write_release(some_release(), path)
-    return path
 
 
 def rewrite(path, change=lambda table: table, **header):

@@ -31,6 +31,15 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
 
+
+@pytest.fixture
+def world(tmp_path):
+    found = World(tmp_path, rows=ROWS)
+    for name in NAMES:
+        found.limit(name, most_rounds=50)
+    return found
+
+
 SAMPLED = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
 
 DP_SGD = SAMPLED | {"batch": ROWS, "local_epochs": 1.0}

@@ -20,6 +20,14 @@ from synthfair.release.format import make_header, read_release, write_release
 from synthfair.release.settings import DistillConfig
 from synthfair.report.privacy_words import header_facts
 
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "r.parquet"
+    write_release(some_release(), path)
+    return path
+
+
 OTHER = SCHEMA.document | {
     "columns": SCHEMA.document["columns"]
     | {"age": SCHEMA.document["columns"]["age"] | {"upper": 80.0}}

@@ -19,6 +19,14 @@ from synthfair.server import measure_influence, outlier_bound, review, serve
 from synthfair.server.pooling import make_pool, train_pool
 from synthfair.surrogate import Price
 
+
+@pytest.fixture(scope="module")
+def releases():
+    """Return the surrogates of twelve clients."""
+    config, tables = sf.SurrogateConfig(k_min=10), [make_table(1000, seed=k) for k in range(12)]
+    return {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
+
+
 TABLES = {"test": make_table(seed=50, n=400)}
 
 
