@@ -420,3 +420,10 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     (tmp_path / "gap.toml").write_text("max_gap = 0.1")
     assert main([*argv, "--config", str(tmp_path / "gap.toml")]) == 2
     assert "max_gap: compare runs the weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["fedavg", "refine"])
+def test_a_model_without_an_intercept_is_not_compared_with_one_that_has_it(federation, method):
+    config = sf.DistillConfig(intercept=False, **FEW)
+    with pytest.raises(sf.InputError, match=f"intercept = false: {method} always has one"):
+        run_method(method, federation, config, REPORT)

@@ -124,8 +124,8 @@ def test_every_method_has_a_flag():
 @pytest.mark.parametrize("method", METHODS)
 def test_help_with_a_method_shows_its_settings_and_no_others(method, capsys):
     assert main(["train", "--method", method, "--help"]) == 0
-    said = capsys.readouterr().out.split(f"Settings of {method} ")[1]
-    shown = re.findall(r"^│ [ *]*--(?!no-)([a-z-]+)", said.lower(), re.MULTILINE)
+    said = capsys.readouterr().out
+    shown = re.findall(r"^│ --([a-z-]+)", said.replace("C ", "c "), re.MULTILINE)
     fields = {name for name in METHODS[method].model_fields if METHODS[method].reads(name)}
     assert {name.replace("-", "_") for name in shown} == {
         n.lower() for n in fields - {"method", "start"}

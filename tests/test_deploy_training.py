@@ -1,6 +1,7 @@
 """Rounds without an engine: the numbers of the in-process engine, checkpoints, and limits."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
-from synthfair.deploy.train_job import TrainJob, pack, run_train, unpack
+from synthfair.deploy.train_job import Agreement, SiteTraining, TrainJob, pack, run_train, unpack
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
@@ -303,6 +304,15 @@ def test_what_a_teacher_leaves_open_is_no_epsilon(world):
     ledger_of(world).set_limit(50.0, 1e-2)
     with pytest.raises(TooFewError, match="north: budget"):
         train(world, channel_of(world, job="job-2"), settings | {"seed": 1})
+
+
+def test_a_site_makes_room_for_labels_only_where_it_learns_them(world):
+    question = SimpleNamespace(round=0, carried=b"")
+    for settings, room in ((DP_SGD, 16), (TWO_PHASE, 16 + 1000 // 8 + 1)):
+        train = settings | PRIVATE
+        agreement = Agreement(train=train, sites=tuple(NAMES), least_rows=ROWS, most_rows=1000)
+        training = SiteTraining(agreement, world.site("north"))
+        assert training.task(question, None).max_bytes == room
 
 
 def test_another_table_is_another_training(world):

@@ -4,11 +4,13 @@ import io
 import re
 import shlex
 from contextlib import redirect_stdout
+from typing import get_args
 
 import pytest
 from cyclopts import App, CycloptsError
 
 from synthfair.cli import COMMANDS, EXIT_CODES, main, make_app
+from synthfair.cli.train import Method
 
 ABOVE = ("gap", "secure", "deploy")
 """Commands that only hold others."""
@@ -63,6 +65,15 @@ def test_a_page_has_at_most_twenty_flags(name):
         return
     flags = [flag.name for flag in ALL[name].assemble_argument_collection() if flag.show]
     assert len([flag for flag in flags if flag.startswith("--")]) <= 20, flags
+
+
+@pytest.mark.parametrize("method", get_args(Method))
+def test_the_page_of_a_method_has_its_settings_alone(method, capsys):
+    assert main(["train", "--method", method, "--help"]) == 0
+    flags = re.findall(r"^│ \*? *--([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert {"rounds", "seed"} <= {*flags}
+    assert len(flags) <= 20
+    assert "output" not in flags
 
 
 def test_the_overview_names_every_command_with_its_purpose(capsys):

@@ -118,8 +118,8 @@ def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data,
 @pytest.mark.parametrize(
     ("name", "path", "value", "said"),
     [
-        ("metrics.json", ("server",), None, "config, server: must be"),
-        ("metrics.json", ("config", "a"), {}, "config, server: must be"),
+        ("metrics.json", ("server",), None, "config: must be"),
+        ("metrics.json", ("config", "a"), {}, "config: must be"),
         ("metrics.json", ("spd", "value"), float("nan"), "NaN is not a finite number"),
         ("metrics.json", ("spd", "value"), True, "spd.value"),
         ("metrics.json", ("cost", "rounds"), True, "cost.rounds"),

@@ -66,7 +66,7 @@ def test_the_drift_of_small_steps_does_not_depend_on_how_many_a_user_makes():
                 learning_rate=1e-6,
                 local_steps=steps,
             ),
-            users, Cohorts.everyone(4), rounds=1, seed=0,
+            users, Cohorts(4, 4), rounds=1, seed=0,
         ).history.drift[0]
         for steps in (1, 7)
     ]  # fmt: skip

@@ -85,6 +85,11 @@ def test_settings_out_of_range_are_refused(wrong):
         DpSgd(**{"clip": 1.5} | wrong)
 
 
+def test_noise_that_nothing_bounds_is_refused():
+    with pytest.raises(InputError, match="noise needs clip"):
+        DpSgd(noise=1.3)
+
+
 # Noise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -29,7 +30,7 @@ Method = Literal[
 
 
 def command(argv: Sequence[str]) -> Callable[..., None]:
-    """Return the command with flags for settings, of which help shows those of one method."""
+    """Return the command with flags for settings; for help with a method, its settings alone."""
     is_help, word = bool({"-h", "--help"} & {*argv}), "--method"
     method = argv[argv.index(word) + 1] if word in argv[:-1] else None
     if is_help and method not in get_args(Method):
@@ -43,6 +44,21 @@ def command(argv: Sequence[str]) -> Callable[..., None]:
             keys = [key for key in kind.model_fields if kind.reads(key) and key not in seen]
             groups.append((f"Settings of {name}", kind, keys))
             seen |= {*keys}
+    if is_help:
+
+        def page(**settings: Any) -> None:
+            del settings
+
+        page.__doc__ = (inspect.getdoc(groups[0][1]) or "").split("\n\n")[0]
+        return with_settings(*groups)(page)
+
+    if is_help and method:
+
+        def page(**settings: Any) -> None:
+            del settings
+
+        page.__doc__ = (METHODS[method].__doc__ or "").split("\n\n")[0]
+        return with_settings(*groups)(page)
 
     @with_settings(*groups)
     @wraps(train)

@@ -237,7 +237,7 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     method = federated.Refine(
         start=start, rounds=N_EXCHANGES, rho=config.rho_o, C=c, group_input=config.group_input
     )
-    data = _user_data(federation, method)
+    data = _user_data(federation, config, method)
     method = method.plan(data).bound(gap=_penalty(federation, config))
     model, _, cost, *_ = federated.train_rounds(data, method)
     cost = Cost(cost.users, 1 + cost.rounds, near.cost.bytes_sent + cost.bytes_sent)
@@ -371,10 +371,17 @@ def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
 
 def _user_data(
     federation: Federation,
+    config: DistillConfig,
     method: federated.TrainConfig,
     users: Mapping[str, Any] | None = None,
 ) -> federated.UserData:
-    """Return the training rows as a method in rounds reads them; users are the clients or drawn."""
+    """Return the training rows as a method in rounds reads them; users are the clients or drawn.
+
+    Raises:
+        InputError: the model is to have no intercept.
+    """
+    if not config.intercept:
+        raise InputError(f"intercept = false: {method.method} always has one; leave the method out")
     rows, user = concatenated(federation.train), federation.user
     if users is not None:
         user = federated.draw_users(len(rows.y), seed=method.seed, **users)
@@ -396,7 +403,7 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
         penalty=_penalty(federation, config),
         rho=config.rho_o,
     )
-    data = _user_data(federation, method)
+    data = _user_data(federation, config, method)
     n_rows, n_inputs = data.users.a.shape
     ridge = n_inputs**2 / (server_config(config).C * n_rows)
     method = method.plan(data).bound(lambda_theta=ridge)
@@ -420,7 +427,8 @@ def in_rounds(
         InputError: the settings do not fit the clients.
     """
     settings = round_settings(method, config, rounds)
-    training = federated.train_rounds(_user_data(federation, settings, users), settings)
+    data = _user_data(federation, config, settings, users)
+    training = federated.train_rounds(data, settings)
     target = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
     return _fitted(training.model, federation, training.cost, target)
 

@@ -365,6 +365,7 @@ class SiteTraining(AgreedTraining):
         self._party, self._number = party, agreement.sites.index(party.name)
         self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
         self._rows: ReadRows | None = None  # read once for all rounds; private
+        self._learns_labels = self.plan.reads("teacher_epochs")
         self._unbought: bytes | None = None  # seed and labels where no epsilon buys any
 
     def task(self, question: Question, sums: SumTask | None) -> Task:
@@ -384,13 +385,14 @@ class SiteTraining(AgreedTraining):
             seen=not (guaranteed and (config.local_passes or config.get("secure", False))),
             width=max(config.hidden, default=0),
         )
+        labels_bytes = (self.agreement.most_rows or 0) // 8 + 1 if self._learns_labels else 0
         return Task(
             claim,
             self.run,
             partial(self._report, question.round, sums),
             plan.guarantee,
             self._buy if plan.guarantee else None,
-            NOISE_SEED_BYTES + (self.agreement.most_rows or 0) // 8 + 1,
+            NOISE_SEED_BYTES + labels_bytes,
             partial(self._read, question.carried),
             # In another sum the same report would get other noise.
             question=sha256(question.carried + (sums.id if sums else b"")),
@@ -431,7 +433,7 @@ class SiteTraining(AgreedTraining):
 
     def _with_labels(self, seed: bytes, users: Users) -> bytes:
         """Return a seed, and behind it the labels that ``two_phase`` learns with it, as bits."""
-        if not self.plan.reads("teacher_epochs"):
+        if not self._learns_labels:
             return seed
         taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
         return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()

@@ -6,6 +6,7 @@ import math
 from typing import ClassVar, Literal, Self
 
 import jax
+from pydantic import model_validator
 
 from synthfair.federated.clipping import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.engine import add_noise
@@ -38,6 +39,12 @@ class NoisySteps(Averaging, Private):
 
     noise: AtLeast0 = given(0.0)
     row_weights: Given[jax.Array | None] = given()
+
+    @model_validator(mode="after")
+    def _bounds_the_noise(self) -> NoisySteps:
+        if self.noise > 0 and self.clip is None:
+            raise ValueError("noise needs clip: what a row may add to a sum must be bounded")
+        return self
 
     def plan(self, data: UserData) -> Self:
         """Return the method, with the least noise that the budget needs in each client's steps."""
