@@ -430,7 +430,9 @@ def _tidied_rows(
         raise InputError(f"{source}: column {lacking[0]!r} is missing, which the schema needs")
     names = {*schema.columns, *schema.ignored}
     if not extra_columns and (extra := [name for name in table.columns if name not in names]):
-        raise InputError(f"{source}: column {extra[0]!r} is not in schema; drop it or ignore it")
+        raise InputError(
+            f"{source}: column {extra[0]!r} is not in schema; drop it, or list it under 'ignored'"
+        )
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
     return table

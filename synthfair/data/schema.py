@@ -87,6 +87,7 @@ class Numeric(BaseModel):
         if not MIN_WIDTH <= self.upper - self.lower <= MAX_WIDTH:
             raise ValueError(
                 f"upper {self.upper}: must be {MIN_WIDTH:g} to {MAX_WIDTH:g} above lower"
+                f" {self.lower}"
             )
         if self.basis is not None:
             self.basis.require_between(self.lower, self.upper)
@@ -123,11 +124,14 @@ class Categorical(BaseModel):
     @model_validator(mode="after")
     def _values_are_listed(self) -> Categorical:
         if len({isinstance(value, str) for value in self.categories}) > 1:
-            raise ValueError("categories: must be all numbers or all text")
+            raise ValueError(
+                f"categories {shown(self.categories)}: must be all numbers or all text"
+            )
         if len(set(self.categories)) < len(self.categories):
-            raise ValueError("categories: must not repeat a value")
-        if any(not isinstance(value, str) and abs(value) > 2**53 for value in self.categories):
-            raise ValueError("categories: numbers beyond 2^53 differ as text only; use text")
+            twice = Counter(self.categories).most_common(1)[0][0]
+            raise ValueError(f"categories: must not repeat a value; {twice!r} is there twice")
+        if large := [v for v in self.categories if not isinstance(v, str) and abs(v) > 2**53]:
+            raise ValueError(f"categories: {large[0]}: beyond 2^53 numbers differ as text only")
         if self.unlisted is not None and self.unlisted not in self.categories:
             raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
         if self.missing == "unlisted" and self.unlisted is None:
@@ -267,7 +271,10 @@ class Schema(BaseModel):
     def _choices_fit(self) -> Schema:
         values, positive = self.label_values, self.positives
         if not positive or len(set(positive)) < len(positive) or not set(positive) < set(values):
-            raise ValueError(f"positive {self.positive!r}: must be some, not all: {shown(values)}")
+            raise ValueError(
+                f"positive {self.positive!r}: must be some, not all, of {self.label!r}:"
+                f" {shown(values)}"
+            )
         features, pairs = self.features, self.interactions or ()
         for pair in pairs:
             if len(set(pair)) < 2 or not set(pair) <= set(features):

@@ -278,7 +278,7 @@ def require_engine() -> None:
     from importlib.metadata import distributions
 
     versions = [package.version for package in distributions(name="nvflare")]
-    if versions != [ENGINE_VERSION]:
+    if versions[:1] != [ENGINE_VERSION]:  # others further on the path are never loaded
         raise InputError(
             f"deploy: needs nvflare {ENGINE_VERSION} at all sites; pip install"
             f" 'synthfair[nvflare]'; found {', '.join(versions) or 'none'}"

@@ -61,7 +61,7 @@ def count_table(
 
     Raises:
         InputError: another schema, groups or model than the task's, no user column where it needs
-            one, or a table that does not fit the schema.
+            one, a table that does not fit the schema, or more rows than the task allows.
 
     Example:
         >>> import synthfair as sf
@@ -74,7 +74,7 @@ def count_table(
         [90, 218, 154, 1527]
     """
     rows = _rows_that_count(summand, table, schema, source, model=model, user_column=user_column)
-    return _counts(summand, rows, model)
+    return _counts(summand, rows, model, source)
 
 
 def _rows_that_count(
@@ -113,9 +113,15 @@ def _rows_that_count(
     return rows
 
 
-def _counts(summand: GroupCounts, rows: Encoded, model: TrainedModel | None) -> np.ndarray:
-    """Return the rows by group, label and bin."""
+def _counts(
+    summand: GroupCounts, rows: Encoded, model: TrainedModel | None, source: str
+) -> np.ndarray:
+    """Return the rows by group, label and bin. Raises InputError: more than the task allows."""
     x, s, y = rows
+    if len(y) > summand.rows_per_client:
+        raise InputError(
+            f"{source}: {len(y)} rows that count; the task allows {summand.rows_per_client}"
+        )
     bins = np.zeros(len(s), int) if model is None else score_bins(model.scores(x, s), summand.bins)
     return count_scores(bins, s, y, len(summand.groups), summand.bins).ravel().astype(np.int64)
 
@@ -168,9 +174,9 @@ def part_task(
         sums()  # refuses another sum than settings, schema and totals before ask for
         return read_plain(site, clipping)
 
-    def uploads(rows: ReadRows, seed: bytes | None, _run: Run) -> bytes:
+    def uploads(rows: ReadRows, seed: bytes | None, run: Run) -> bytes:
         of_rows = summand.kind == "rows"
-        vector = sums()(rows.real) if of_rows else _counts(summand, rows.real, model)
+        vector = sums()(rows.real) if of_rows else _counts(summand, rows.real, model, run.source)
         # Another vector gets other shares: else the difference of both would be seen.
         content = SHARING_DOMAIN + cast(bytes, seed) + task.id + vector.tobytes()
         size = NONCE_BYTES + SHARE_SEED_BYTES * len(task.aggregators)

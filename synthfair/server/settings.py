@@ -97,7 +97,8 @@ class ServerConfig(Settings):
     @model_validator(mode="after")
     def _one_weight(self) -> ServerConfig:
         if self.searches and "rho" in self.model_fields_set:
-            raise ValueError("rho, max_gap: give one; a search for a gap has no weight")
+            gap = "max_client_gap" if self.max_gap is None else "max_gap"
+            raise ValueError(f"rho, {gap}: give one; a search for a gap has no weight")
         return self
 
     @model_serializer(mode="wrap")

@@ -67,10 +67,11 @@ def test_bad_flags_are_called_flags(tmp_path):
         load_release_config(config_file(tmp_path, "rho_s = 1"), rho_o=-1.0)
 
 
-def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_others():
+@pytest.mark.parametrize("gap", ["max_gap", "max_client_gap"])
+def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_others(gap):
     with pytest.raises(InputError) as refused:
-        load_settings(sf.ServerConfig, None, {"rho": 1.0, "max_gap": 0.1})
-    assert str(refused.value).startswith("flags: rho, max_gap: give one; a search for a gap")
+        load_settings(sf.ServerConfig, None, {"rho": 1.0, gap: 0.1})
+    assert str(refused.value).startswith(f"flags: rho, {gap}: give one; a search for a gap")
     assert not re.search(r"whole file|got|\{", str(refused.value))
 
 

@@ -65,7 +65,7 @@ def with_value(name, value):
     ("table", "complaint"),
     [
         (make_table().drop(columns="age"), "column 'age' is missing"),
-        (make_table().assign(shoe=1), "column 'shoe' is not in schema"),
+        (make_table().assign(shoe=1), "column 'shoe' is not in schema; .* under 'ignored'"),
         (make_table().head(0), "has no rows"),
         (with_value("home", "boat"), "column 'home', row 4: 'boat'.*one of own, rent, other"),
         (with_value("town", None), "column 'town', row 4: a missing value"),

@@ -24,7 +24,7 @@ from synthfair.cli import main
 from synthfair.cli.deploy import job as job_command
 from synthfair.deploy import kit as kit_module
 from synthfair.deploy.check import problems
-from synthfair.deploy.kit import description, differences, harden
+from synthfair.deploy.kit import description, differences, harden, require_engine
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
@@ -577,3 +577,14 @@ def test_every_file_is_of_a_kind_that_is_known():
     for role in ("server", "client", "admin"):
         assert set(kinds({f"{role}/": description(role)["startup/"] | description(role)["local/"]})) <= {
             "settings", "connection", "template", "private", "free"}  # fmt: skip
+
+
+def test_an_engine_behind_the_first_on_the_path_does_not_matter(tmp_path, monkeypatch):
+    other = tmp_path / "nvflare-2.8.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: nvflare\nVersion: 2.8.0\n")
+    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
+    require_engine()
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    with pytest.raises(InputError, match="found 2.8.0"):
+        require_engine()

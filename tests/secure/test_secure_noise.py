@@ -345,6 +345,7 @@ class TestCounting:
             ({"model": "1" * 64, "bins": 9}, {}, r"model \(none\); the task's is 1111"),
             ({"unit": "user"}, {}, "needs a user column"),
             ({}, {"user_column": "town"}, "takes no user column"),
+            ({"rows_per_client": 49}, {}, "rows.csv: 50 rows that count; the task allows 49"),
         ],
     )
     def test_what_does_not_fit_the_task_is_refused(self, change, keywords, message):
