@@ -190,7 +190,7 @@ def answer(
         task: that is answered.
         secret: of the aggregator.
         uploads: of :func:`receive`; or what returns them, called where there is no answer yet.
-        records: folder of the aggregator's answers so far, of :func:`make_records`.
+        records: folder of the aggregator's answers so far, which is made with its key.
         source: of the noise; another one than the system's is for tests alone.
 
     Raises:
