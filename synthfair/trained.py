@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from synthfair.data.bases import Steps
-from synthfair.data.encode import Clipping, encode_inputs, expand, tidied
+from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas, tidied
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as, shown
 from synthfair.data.tables import take_names, with_starts
 from synthfair.errors import InputError, require
@@ -173,7 +173,12 @@ class TrainedModel(BaseModel):
         Raises:
             InputError: the table does not fit the schema, or has no column of groups.
         """
-        seen = clipping or Clipping()
+        table, seen = in_pandas(table), clipping or Clipping()
+        names = {str(name).strip() for name in table.columns}
+        lacking = [name for name in self.schema_.attributes if name not in names]
+        if self.needs_groups and lacking:
+            why = "reads it to decide" if self.group_input else "decides by group"
+            raise InputError(f"{source}: column {lacking[0]!r} is missing; the model {why}")
         given = {"source": source, "rows_before": rows_before, "groups": self.needs_groups}
         x, s = encode_inputs(table, self.schema_, clipping=seen, **given)
         if clipping is None:

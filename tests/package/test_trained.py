@@ -112,3 +112,9 @@ def test_a_file_without_end_is_no_model(tmp_path, monkeypatch):
     (path := tmp_path / "model.json").write_bytes(b" " * 1001)
     with pytest.raises(InputError, match="model.json: larger than the 1000 bytes"):
         read_model(path)
+
+
+def test_a_table_without_groups_is_refused_by_a_model_that_reads_them():
+    table = make_table(20).drop(columns=["town", "paid"])
+    with pytest.raises(InputError, match="rows.csv: column 'town' is missing; the model reads it"):
+        some_model().encode(table, source="rows.csv")
