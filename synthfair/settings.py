@@ -197,7 +197,9 @@ class Settings(Checked):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    __str__ = __repr__  # pydantic's own is of all fields
+    def __str__(self) -> str:
+        """Return the same: pydantic's own is of all fields."""
+        return repr(self)
 
 
 _Config = TypeVar("_Config", bound=Settings)

@@ -142,7 +142,9 @@ class TrainedModel(BaseModel):
         name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
         return f"TrainedModel({name}, {n} inputs{reads}{layers}, {self.loss}{by_group}, {solved})"
 
-    __str__ = __repr__  # pydantic's own is of all fields
+    def __str__(self) -> str:
+        """Return the same: pydantic's own is of all fields."""
+        return repr(self)
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuse a histogram of another schema or another model's scores. Raises InputError."""

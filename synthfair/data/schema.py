@@ -320,7 +320,9 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    __str__ = __repr__  # pydantic's own is of all fields
+    def __str__(self) -> str:
+        """Return the same: pydantic's own is of all fields."""
+        return repr(self)
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
