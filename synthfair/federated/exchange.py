@@ -78,7 +78,7 @@ class NewtonSteps:
     gap: SumPenalty
     rho: float
     C: float
-    free = 0.0
+    free: float
 
     # Site
 

@@ -76,6 +76,7 @@ class Refine(NewtonSteps, InCohorts):
     """Inverse strength of the ridge, as in scikit-learn; the intercept has none."""
 
     gap: Given[SumPenalty] = given()
+    free: ClassVar[float] = 0.0  # type: ignore[misc] # no setting: all of the gap costs
 
     # All clients take part, nothing is noised, and Newton's steps are of a linear model.
     unread: ClassVar[frozenset[str]] = frozenset(
