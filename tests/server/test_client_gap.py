@@ -92,7 +92,7 @@ def test_what_cannot_be_asked_is_refused(releases, fair_release):
         make_pool(releases, SCHEMA, ASKED, penalty=sf.CovariancePenalty())
     with pytest.raises(InputError, match="max_client_gap: of fair releases that is the"):
         make_pool({"north": fair_release}, SCHEMA, ASKED)
-    with pytest.raises(ValueError, match="rho, max_gap: give one"):
+    with pytest.raises(ValueError, match="rho, max_client_gap: give one"):
         sf.ServerConfig(rho=1.0, max_client_gap=0.1)
 
 
