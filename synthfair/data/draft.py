@@ -266,7 +266,8 @@ def _first_rule(
     ]
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
-        number, whole = _numeric(numbers, additive=additive), f"{n} whole numbers: {CODES_QUESTION}"
+        number = _numeric(numbers, additive=additive)
+        whole = f"{n} whole numbers" + (f": {CODES_QUESTION}" if n > 2 else "")
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
         different = n == rows > MAX_CODES and np.ptp(numbers) < max(n, rows**2 / 20)
         rules += [

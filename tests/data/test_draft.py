@@ -124,6 +124,7 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("age", RNG.normal(size=N), "numeric", "numbers"),
         ("won", RNG.integers(2, size=N), "categorical", "2 whole numbers"),
         ("home", RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"),
+        ("owner", RNG.integers(2, size=N), "categorical", "2 whole numbers"),
         ("visits", RNG.integers(7, size=N), "categorical", "7 whole numbers: codes, or a"),
         ("source_id", RNG.integers(25, size=N), "numeric", "25 whole numbers: codes, or a"),
         ("stay", RNG.integers(14, size=N), "numeric", "14 whole numbers"),
