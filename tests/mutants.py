@@ -14,6 +14,8 @@ import jax
 import numpy as np
 import pytest
 
+from synthfair.privacy.ledger import Limit
+
 
 class Mutant(NamedTuple):
     """A function ``room.module:name`` of the package, how it goes wrong, and the test that fails.
@@ -76,11 +78,32 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "privacy/test_sampled.py::test_the_noise_of_sampled_sums_is_the_least"),
         ("surrogate.sums:on_grid", first_as_it_is,
          "privacy/test_release_noise.py::test_totals_beyond_64_bits_do_not_wrap"),
+        ("secure.summands:GroupCounts.noise",
+         lambda real: lambda self, *args: real(self, *args) // 2,
+         "secure/test_secure_noise.py::TestNoise::test_the_opened_sum_has_the_noise_of_every_aggregator"),
+        ("secure.shares:Sharing._expanded",
+         lambda _real: lambda self, *_: np.zeros(self.length, np.uint64),
+         "secure/test_secure_noise.py::TestShares::test_shares_are_uniform_whatever_the_vector"),
+        ("measure.mechanisms:RandomizedGroup.respond", lambda _real: lambda _, group, __: group,
+         "measure/test_gap_mechanisms.py::test_group_response_keeps_and_changes_as_stated"),
+        ("federated.users:Cohorts.draw", lambda _real: lambda self, *_: np.arange(self.size),
+         "federated/test_cohorts.py::test_each_user_is_as_likely_as_every_other"),
         # What may leave, and what it is booked as
+        ("privacy.ledger:Ledger.set_limit",
+         lambda _real: lambda self, epsilon, delta: self._append(
+             Limit(epsilon=epsilon, delta=delta)
+         ),
+         "package/test_protection.py::test_a_limit_is_not_set_while_another_process_books"),
+        ("privacy.ledger:Ledger.buy",
+         lambda _real: lambda _self, _purchase, compute, **_: compute(),
+         "privacy/test_purchases.py::test_an_answer_is_computed_and_booked_once"),
         ("privacy.ledger:Ledger.require", nothing,
          "privacy/test_ledger.py::test_a_limit_refuses_what_would_pass_it_and_books_nothing"),
         ("privacy.ledger:Ledger.book", nothing,
          "privacy/test_ledger.py::test_releases_add_up_as_independent_gaussians"),
+        ("privacy.ledger:compute_once",
+         lambda _real: lambda _path, _digest, compute, **_: compute(),
+         "secure/test_secure_command.py::test_a_key_answers_once_by_whatever_name_and_not_without_its_folder"),
         ("task.limits:Limits.require", nothing,
          "deploy/test_deploy_limits.py::test_no_job_exceeds_a_sites_limits"),
         ("client.fair_task:check_copies", nothing,
@@ -122,6 +145,8 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "secure/test_secure_protocol.py::TestOpening::test_a_sum_of_another_task"),
         ("files:require_free", nothing,
          "package/test_files.py::test_only_regular_files_are_replaced"),
+        ("release.format:_content_digest", always(b"\0" * 32),
+         "release/test_signature.py::test_two_rows_cannot_be_swapped"),
         # What is computed
         ("distill.problem:implicit_vjp", times(-1),
          "distill/test_hypergradient.py::test_it_is_the_central_difference"),
@@ -129,6 +154,13 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "distill/test_hypergradient.py::test_it_is_the_central_difference"),
         ("distill.problem:outer_excess", always(0.0),
          "distill/test_optimize.py::test_the_excess_estimates_how_far_the_optimum_is"),
+        ("surrogate.fair:ridge_of", times(2.0),
+         "compare/test_compare.py::test_central_training_has_the_ridge_of_scikit_learn"),
+        ("fairness.intervals:rate_interval",
+         lambda real: lambda hits, size: real(4 * hits, 4 * size),
+         "fairness/test_intervals.py::test_limits_of_a_rate_are_scipys_exact_ones"),
+        ("fairness.metrics:group_rates", lambda real: lambda rows: real(rows)[::-1],
+         "fairness/test_metrics.py"),
         ("fairness.metrics:statistical_parity_difference", times(-1),
          "fairness/test_metrics.py::test_a_column_of_groups_and_objects_are_taken"),
         ("surrogate.tables:james_stein", first_as_it_is,
