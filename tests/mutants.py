@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "privacy/test_ledger.py::test_releases_add_up_as_independent_gaussians"),
         ("privacy.ledger:compute_once",
          lambda _real: lambda _path, _digest, compute, **_: compute(),
-         "secure/test_secure_command.py::test_a_key_answers_once_by_whatever_name_and_not_without_its_folder"),
+         "secure/test_secure_command.py::test_counts_of_users_and_a_second_answer"),
         ("task.limits:Limits.require", nothing,
          "deploy/test_deploy_limits.py::test_no_job_exceeds_a_sites_limits"),
         ("client.fair_task:check_copies", nothing,
