@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda real: lambda hits, size: real(4 * hits, 4 * size),
          "fairness/test_intervals.py::test_limits_of_a_rate_are_scipys_exact_ones"),
         ("fairness.metrics:group_rates", lambda real: lambda rows: real(rows)[::-1],
-         "fairness/test_metrics.py"),
+         "fairness/test_metrics.py::test_group_rates_are_fairlearns"),
         ("fairness.metrics:statistical_parity_difference", times(-1),
          "fairness/test_metrics.py::test_a_column_of_groups_and_objects_are_taken"),
         ("surrogate.tables:james_stein", first_as_it_is,
