@@ -46,10 +46,11 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from builders import QUICK, SCHEMA, TABLE, make_schema, make_table
 
 import synthfair as sf
 from synthfair.data.datasets import DATA_VARIABLE
-from synthfair.data.schema import Categorical, Numeric, Schema
+from synthfair.data.schema import Schema
 
 jax.config.update("jax_enable_x64", True)
 
@@ -152,60 +153,6 @@ def public_tables():
     """Skip a test that needs the public tables where there are none."""
     if DATA_VARIABLE not in os.environ:
         pytest.skip(f"{DATA_VARIABLE} names no folder with the tables")
-
-
-def invented_rows(schema: Schema, n: int, seed: int = 0) -> pd.DataFrame:
-    """Return n rows that fit a schema; all values of a column are equally frequent."""
-    rng, rows = np.random.default_rng(seed), {}
-    for name, column in schema.columns.items():
-        if isinstance(column, Categorical):
-            missing = [None] * (column.missing == "category")
-            rows[name] = rng.choice(np.array([*column.categories, *missing], object), n)
-        else:
-            rows[name] = rng.uniform(column.lower, column.upper, n)
-    return pd.DataFrame(rows)
-
-
-def make_schema(n_groups: int = 2) -> Schema:
-    """Two numbers, a category with missing values, and n_groups groups."""
-    return Schema(
-        name="small",
-        label="paid",
-        positive="yes",
-        sensitive="town",
-        columns={
-            "income": Numeric(lower=0.0, upper=100.0, out_of_range="clip"),
-            "age": Numeric(lower=18.0, upper=90.0, missing="category"),
-            "home": Categorical(categories=("own", "rent", "other"), missing="category"),
-            "town": Categorical(categories=tuple("abcd"[:n_groups])),
-            "paid": Categorical(categories=("no", "yes")),
-        },
-    )
-
-
-def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:
-    """Rows of that schema in which the label depends on income and on the group."""
-    rng = np.random.default_rng(seed)
-    town = rng.integers(n_groups, size=n)
-    income = rng.uniform(0, 100, n)
-    chance = 1 / (1 + np.exp(-(income - 45 + 15 * town) / 15))
-    return pd.DataFrame(
-        {
-            "income": income,
-            "age": np.where(rng.random(n) < 0.1, np.nan, rng.uniform(18, 90, n)),
-            "home": rng.choice(np.array(["own", "rent", "other", None], object), n),
-            "town": np.array(list("abcd"))[town],
-            "paid": np.where(rng.random(n) < chance, "yes", "no"),
-        }
-    )
-
-
-SCHEMA, SCHEMA_OF_3 = make_schema(), make_schema(3)
-TABLE, TABLE_OF_3 = make_table(400), make_table(600, n_groups=3)
-"""The two tables of a session, for tests to which the number of rows is nothing; not changed."""
-
-QUICK = sf.DistillConfig(n_synthetic=24, steps=60)
-"""Settings that distil them in a moment. Others of as many synthetic rows share a compilation."""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Models of each kind, to export."""
 
 import numpy as np
-from conftest import make_schema
+from builders import make_schema
 
 from synthfair.data.bases import Spline, Steps
 from synthfair.data.schema import Categorical

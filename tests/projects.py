@@ -2,7 +2,7 @@
 
 import json
 
-from conftest import make_schema
+from builders import make_schema
 
 from synthfair.files import write_json
 

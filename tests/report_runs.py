@@ -4,7 +4,7 @@ import json
 from html.parser import HTMLParser
 
 import numpy as np
-from conftest import make_schema
+from builders import make_schema
 
 import synthfair as sf
 from synthfair.evaluation import evaluate_scores

@@ -1,8 +1,7 @@
 """Trainings in rounds at sites, in one process."""
 
 import numpy as np
-from conftest import make_schema, make_table
-from two_sites import NAMES, InProcess
+from builders import NAMES, InProcess, make_schema, make_table
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode

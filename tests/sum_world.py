@@ -4,8 +4,7 @@ import base64
 import json
 
 import numpy as np
-from conftest import make_schema
-from two_sites import NAMES, InProcess, World
+from builders import NAMES, InProcess, World, make_schema
 
 import synthfair as sf
 from synthfair.deploy.job_sums import read_aggregators

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from benchmarks.unlike import clients
 from synthfair.data.datasets import dataset_schema

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from builders import make_schema, make_table
 from comparison import same_plot, same_text, words_and_points
-from conftest import make_schema, make_table
 
 from benchmarks import figure2, harness
 from benchmarks.distilling import prepare

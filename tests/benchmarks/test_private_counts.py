@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema
+from builders import make_schema
 
 import synthfair as sf
 from benchmarks.privfairfl import (

@@ -9,7 +9,7 @@ equations for one unknown or two.
 
 import numpy as np
 import pytest
-from conftest import invented_rows
+from builders import invented_rows
 
 import synthfair as sf
 from benchmarks.disclosure import (

@@ -6,7 +6,7 @@ import sys
 
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair.cli import main, show
 

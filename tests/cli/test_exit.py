@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 import synthfair.cli.releases
 from synthfair.cli import DONE, EXIT_CODES, FAILED, INTERRUPTED, REFUSED, main

@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 import pytest
-from conftest import make_table
+from builders import make_table
 from own_tables import hospital
 
 from synthfair.cli import main

@@ -7,9 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_table
-from fair_models import CERTAIN, fair_model
-from some_models import some_model
+from builders import CERTAIN, fair_model, make_table, some_model
 
 import synthfair as sf
 from synthfair.cli import main

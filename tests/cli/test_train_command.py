@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair.cli import main
 from synthfair.privacy.ledger import Ledger

@@ -1,8 +1,7 @@
 """Several answers about the same persons: which need consent, by files and through an engine."""
 
 import pytest
-from conftest import make_schema, make_table
-from two_sites import RELEASE, World
+from builders import RELEASE, World, make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from small_problem import start_at_rows
 
 import synthfair as sf

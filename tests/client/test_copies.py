@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from scipy.spatial import KDTree
 from small_problem import start_at_rows
 

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_schema, make_table, silent
+from builders import make_schema, make_table
+from conftest import silent
 
 import synthfair as sf
 from synthfair.cli import main

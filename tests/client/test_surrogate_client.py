@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
-from unlike_tables import unlike_tables
+from builders import make_schema, make_table, unlike_tables
 
 import synthfair as sf
 from synthfair.client import distill_file, surrogate_task

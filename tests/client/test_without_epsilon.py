@@ -1,7 +1,7 @@
 """A release without an epsilon asks for a decision, on the command line alone."""
 
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main

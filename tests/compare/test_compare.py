@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from builders import make_schema, make_table
 from comparison import EXAMPLE, same_text
-from conftest import make_schema, make_table
 from printed import plain_text
 from report_runs import write_run
 from sklearn.linear_model import LogisticRegression

@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair.cli import main
 from synthfair.compare import make_grid

@@ -7,7 +7,7 @@ import fairlearn.metrics as fl
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from score_rows import metrics
 
 import synthfair as sf

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair.client.fair_task import _compared
 from synthfair.data.batches import other_inputs

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pooch
 import pytest
-from conftest import invented_rows
+from builders import invented_rows
 
 from synthfair.data import datasets
 from synthfair.data.datasets import (

@@ -2,7 +2,7 @@ import json
 import re
 
 import pytest
-from conftest import make_schema
+from builders import make_schema
 from pydantic import ValidationError
 
 from synthfair.data.datasets import SOURCES, dataset_schema

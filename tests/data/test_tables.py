@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from pyarrow import csv
 
 from synthfair.data import tables

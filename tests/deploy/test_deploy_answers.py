@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from two_sites import NAMES, PRIVATE, RELEASE, InProcess, World, resigned
+from builders import NAMES, PRIVATE, RELEASE, InProcess, World, resigned
 
 from synthfair.deploy import session
 from synthfair.errors import InputError

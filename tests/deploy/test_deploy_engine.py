@@ -14,7 +14,7 @@ from pathlib import Path
 
 import kits
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 import synthfair
 from synthfair.errors import InputError

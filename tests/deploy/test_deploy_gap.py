@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import NAMES, InProcess, World, make_schema, make_table, resigned
 from report_runs import write_run
-from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main

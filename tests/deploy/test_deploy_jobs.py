@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from conftest import make_table
-from two_sites import NAMES, RELEASE, InProcess, World
+from builders import NAMES, RELEASE, InProcess, World, make_table
 
 from synthfair.client.page import distill_file
 from synthfair.deploy.single_shot import release_config

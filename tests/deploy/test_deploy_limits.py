@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from conftest import make_table
-from two_sites import NAMES, PRIVATE, RELEASE, InProcess, World
+from builders import NAMES, PRIVATE, RELEASE, InProcess, World, make_table
 
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.limits import Limits, SiteSettings

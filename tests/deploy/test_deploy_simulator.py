@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from conftest import make_schema
+from builders import NAMES, World, make_schema
 from one_upload import processes_of
 from site_training import FPFL, MANY, in_process
-from two_sites import NAMES, World
 
 import synthfair as sf
 from synthfair.deploy.job_validator import CLIENT, SERVER

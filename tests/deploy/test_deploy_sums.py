@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import NAMES, make_schema, make_table, resigned
 from scipy import stats
 from sum_world import ADDERS, JOB, SumWorld
-from two_sites import NAMES, resigned
 
 import synthfair as sf
 from synthfair.cli import main

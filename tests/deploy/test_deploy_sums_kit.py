@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from sum_world import ADDERS, ALLOWED, JOB, NAMES, SumWorld
 
 pytest.importorskip("nvflare")

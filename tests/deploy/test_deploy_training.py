@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import NAMES, World, make_schema, make_table, resigned
 from site_training import (
     FPFL,
     MANY,
@@ -19,7 +19,6 @@ from site_training import (
     in_process,
     train,
 )
-from two_sites import NAMES, World, resigned
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import SCHEMA, SCHEMA_OF_3, TABLE, TABLE_OF_3, make_table
+from builders import SCHEMA, SCHEMA_OF_3, TABLE, TABLE_OF_3, make_table
 
 import synthfair as sf
 from synthfair.distill import gap_search

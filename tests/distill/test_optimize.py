@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 import scipy.optimize
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from small_problem import hypergradient, optimum, outer_value, run, some_problem
 
 from synthfair.data.encode import encode

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair.data.encode import encode
 from synthfair.distill.problem import choose_start

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from builders import NAMES, PRIVATE, RELEASE, World
 from sum_world import ADDERS, SumWorld
-from two_sites import NAMES, PRIVATE, RELEASE, World
 
 import synthfair as sf
 from synthfair.cli import main

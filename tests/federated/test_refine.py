@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table, unlike_tables
 from small_problem import make_rows
-from unlike_tables import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main, make_app

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from pydantic import ValidationError
 from scipy import stats
 from summing_methods import Drawing, SumOneByOne, population

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import NAMES, World, make_schema, make_table
 from site_training import FPFL, MANY, REFINE, TRAIN, channel_of, train
-from two_sites import NAMES, World
 
 import synthfair as sf
 from synthfair.client.page import Site

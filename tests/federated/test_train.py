@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 from synthfair import read_model
 from synthfair.data.encode import encode

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_schema
+from builders import make_schema
 from two_group_rows import Centred, rows_of, users_of
 
 from synthfair.errors import InputError

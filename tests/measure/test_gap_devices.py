@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from report_runs import write_run
 
 from synthfair.cli import main

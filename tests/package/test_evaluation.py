@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
-from some_models import some_model
+from builders import make_schema, make_table, some_model
 
 import synthfair as sf
 from synthfair.errors import InputError

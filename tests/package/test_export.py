@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_table
+from builders import make_table
 from exported import additive, linear, network, schema_of
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score

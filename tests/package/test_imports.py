@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 SCRIPT = """
 import runpy

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import SCHEMA, TABLE
+from builders import SCHEMA, TABLE
 from filelock import FileLock
 
 import synthfair as sf

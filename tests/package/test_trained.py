@@ -3,9 +3,8 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_table
+from builders import checksum, make_table, some_model
 from small_problem import make_rows
-from some_models import checksum, some_model
 
 import synthfair as sf
 from synthfair import trained

@@ -6,11 +6,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
-from fair_models import CERTAIN, KEY, MIXED, fair_model
+from builders import CERTAIN, KEY, MIXED, checksum, fair_model, make_schema, make_table, some_model
 from scipy.stats import kstest
 from score_rows import histogram_of, metrics
-from some_models import checksum, some_model
 
 import synthfair as sf
 from synthfair.errors import InputError

@@ -6,11 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table, some_model
 from report_runs import tables
 from scipy.special import expit
 from score_rows import histogram_of
-from some_models import some_model
 
 import synthfair as sf
 from synthfair.cli import main

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table, silent
+from builders import make_schema, make_table
+from conftest import silent
 from membership_audit import DELTA, EPSILON, RUNS, audited_epsilon, upper
 
 from synthfair.data.batches import in_memory

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
-from two_sites import PRIVATE, World
+from builders import PRIVATE, World, make_schema, make_table
 
 import synthfair as sf
 from synthfair.client import distill_file

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
-from two_sites import NAMES, RELEASE, InProcess, World
+from builders import NAMES, RELEASE, InProcess, World, make_schema, make_table
 
 import synthfair as sf
 from synthfair.client import distill_file

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_schema, make_table
-from some_releases import SCHEMA, rewrite, set_column, some_release
+from builders import SCHEMA, make_schema, make_table, rewrite, set_column, some_release
 
 import synthfair as sf
 from synthfair.cli import main

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from annotated_types import MaxLen
-from conftest import make_schema, make_table
+from builders import make_schema, make_table, some_model
 from pydantic import BaseModel, ValidationError
-from some_models import some_model
 
 import synthfair as sf
 from synthfair.cli import main

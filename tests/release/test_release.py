@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builders import SCHEMA, rewrite, set_column, some_release
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from some_releases import SCHEMA, rewrite, set_column, some_release
 
 from synthfair.errors import InputError
 from synthfair.model import LinearModel

@@ -4,10 +4,9 @@ import html
 import json
 
 import pytest
-from conftest import make_schema, make_table
+from builders import flipped, make_schema, make_table, some_pool
 from printed import plain_text
 from report_runs import tables
-from some_pools import flipped, some_pool
 
 import synthfair as sf
 from synthfair.cli import main

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builders import SCHEMA, rewrite, set_column, some_release
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
-from some_releases import SCHEMA, rewrite, set_column, some_release
 
 import synthfair as sf
 from synthfair.errors import InputError

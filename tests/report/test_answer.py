@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from report_runs import copied, edited, page_of, tables, write_run
 
 import synthfair as sf

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_table
+from builders import make_table
 from exported import additive, linear, network
 
 import synthfair as sf

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 import synthfair as sf
 from examples import secure_sums

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from scipy import stats
 from secure_task import parties
 

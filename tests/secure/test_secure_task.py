@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import make_schema
+from builders import make_schema
 from secure_task import COUNTS, PLAIN, parties
 
 import synthfair as sf

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 import synthfair as sf
 from synthfair.errors import InputError

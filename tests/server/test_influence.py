@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
-from conftest import make_schema, make_table
-from some_pools import SCHEMA, flipped, some_pool
+from builders import SCHEMA, flipped, make_schema, make_table, some_pool
 
 import synthfair as sf
 from synthfair.distill.losses import mean_loss

@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table, some_pool, some_release
 from sklearn.linear_model import LogisticRegression
-from some_pools import some_pool
-from some_releases import some_release
 
 import synthfair as sf
 from synthfair.data.encode import encode

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
-from conftest import make_schema, make_table
+from builders import make_schema, make_table, some_pool
 from printed import plain_text
 from scipy.optimize import minimize
-from some_pools import some_pool
 
 import synthfair as sf
 from synthfair.data.schema import Categorical

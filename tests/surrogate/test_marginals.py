@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 from scipy.optimize import minimize
 
 from synthfair.data.encode import Encoded, encode

@@ -6,7 +6,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table, silent
+from builders import make_schema, make_table
+from conftest import silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

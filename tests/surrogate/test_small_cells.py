@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table
 
 import synthfair as sf
 from synthfair.data.encode import encode, encode_records

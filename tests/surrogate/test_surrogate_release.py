@@ -10,11 +10,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_schema, make_table
+from builders import make_schema, make_table, rewrite, set_column, some_release, unlike_tables
 from pydantic import ValidationError
 from scipy.special import expit
-from some_releases import rewrite, set_column, some_release
-from unlike_tables import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main
