@@ -105,7 +105,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda _path, _digest, compute, **_: compute(),
          "secure/test_secure_command.py::test_counts_of_users_and_a_second_answer"),
         ("task.limits:Limits.require", nothing,
-         "deploy/test_deploy_limits.py::test_no_job_exceeds_a_sites_limits"),
+         "task/test_limits.py::test_limits_hold_at_the_border"),
         ("client.fair_task:check_copies", nothing,
          "client/test_copies.py::test_each_copy_is_counted_wherever_it_is"),
         ("client.fair_task:require_rows", nothing,

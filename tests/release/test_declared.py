@@ -2,7 +2,7 @@
 
 Each answer is made twice, with the noise held fixed, from tables that differ in what the answer
 does not declare; bytes, sizes, names and codes must be the same. Kits and report pages read no
-table: test_deploy_kit.py makes kits before there are any, and a page has its numbers from files.
+table: tests/deploy/test_check.py makes kits before there are any, and a page has its numbers from files.
 """
 
 import hashlib
