@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda self, epsilon, delta: self._append(
              Limit(epsilon=epsilon, delta=delta)
          ),
-         "package/test_protection.py::test_a_limit_is_not_set_while_another_process_books"),
+         "package/test_protection.py::test_limit_is_not_set_while_another_process_books"),
         ("privacy.ledger:Ledger.buy",
          lambda _real: lambda _self, _purchase, compute, **_: compute(),
          "privacy/test_purchases.py::test_an_answer_is_computed_and_booked_once"),
@@ -144,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("secure.aggregator:_verify", nothing,
          "secure/test_secure_protocol.py::TestOpening::test_a_sum_of_another_task"),
         ("files:require_free", nothing,
-         "package/test_files.py::test_only_regular_files_are_replaced"),
+         "package/test_files.py::test_output_that_is_no_regular_file_is_not_replaced"),
         ("release.format:_content_digest", always(b"\0" * 32),
          "release/test_signature.py::test_two_rows_cannot_be_swapped"),
         # What is computed
