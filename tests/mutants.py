@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("fairness.metrics:statistical_parity_difference", times(-1),
          "fairness/test_metrics.py::test_spd_is_of_the_last_group_minus_the_first"),
         ("surrogate.tables:james_stein", first_as_it_is,
-         "surrogate/test_marginals.py::test_what_noise_explains_is_that_of_others_and_what_it_does_not_stays"),
+         "surrogate/test_tables.py::test_james_stein_moves_what_noise_explains"),
         ("postprocess.histogram:coins", lambda real: lambda _, ids: real("0" * 64, ids),
          "postprocess/test_decision.py::TestCoins::test_a_coin_is_the_first_53_bits_of_a_hash"),
         ("postprocess.histogram:require_rows", nothing,
