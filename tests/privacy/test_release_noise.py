@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import make_schema
-from conftest import silent
+from builders import make_schema, silent
 from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 from scipy import stats
 
