@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda self, epsilon, delta: self._append(
              Limit(epsilon=epsilon, delta=delta)
          ),
-         "package/test_protection.py::test_a_limit_is_not_set_while_another_process_books"),
+         "package/test_protection.py::test_limit_is_not_set_while_another_process_books"),
         ("privacy.ledger:Ledger.buy",
          lambda _real: lambda _self, _purchase, compute, **_: compute(),
          "privacy/test_purchases.py::test_an_answer_is_computed_and_booked_once"),
@@ -144,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("secure.aggregator:_verify", nothing,
          "secure/test_secure_protocol.py::TestOpening::test_a_sum_of_another_task"),
         ("files:require_free", nothing,
-         "package/test_files.py::test_only_regular_files_are_replaced"),
+         "package/test_files.py::test_output_that_is_no_regular_file_is_not_replaced"),
         ("release.format:_content_digest", always(b"\0" * 32),
          "release/test_signature.py::test_two_rows_cannot_be_swapped"),
         # What is computed
@@ -158,11 +158,11 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "compare/test_compare.py::test_central_training_has_the_ridge_of_scikit_learn"),
         ("fairness.intervals:rate_interval",
          lambda real: lambda hits, size: real(4 * hits, 4 * size),
-         "fairness/test_intervals.py::test_limits_of_a_rate_are_scipys_exact_ones"),
+         "fairness/test_intervals.py::test_rate_interval_is_scipys_exact_one"),
         ("fairness.metrics:group_rates", lambda real: lambda rows: real(rows)[::-1],
-         "fairness/test_metrics.py::test_group_rates_are_fairlearns"),
+         "fairness/test_metrics.py::test_group_rates_and_metrics_of_any_rows_are_numpys"),
         ("fairness.metrics:statistical_parity_difference", times(-1),
-         "fairness/test_metrics.py::test_a_column_of_groups_and_objects_are_taken"),
+         "fairness/test_metrics.py::test_spd_is_of_the_last_group_minus_the_first"),
         ("surrogate.tables:james_stein", first_as_it_is,
          "surrogate/test_tables.py::test_james_stein_moves_what_noise_explains"),
         ("postprocess.histogram:coins", lambda real: lambda _, ids: real("0" * 64, ids),
