@@ -7,7 +7,7 @@ imported, and runs its test, which must fail. The file is not collected by itsel
 import importlib
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -52,30 +52,30 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         # Noise and its accounts
         ("privacy.mechanism:sensitivity",
          lambda real: lambda bound, _relation, **more: real(bound, "add_or_remove", **more),
-         "privacy/test_composition.py::test_a_guarantee_holds_and_its_noise_is_that_of_the_relation"),
+         "privacy/test_guarantee.py::test_training_uses_up_its_budget_with_the_noise_of_its_relation"),
         ("privacy.mechanism:clip_rows", first_as_it_is,
          "privacy/test_mechanism.py::test_sensitivity_has_the_rounding_in_it"),
         ("privacy.mechanism:rounded_norm", first_as_it_is,
          "privacy/test_mechanism.py::test_sensitivity_has_the_rounding_in_it"),
         ("privacy.noise:discrete_gaussian",
          lambda real: lambda variance, *args, **more: real(variance / 4, *args, **more),
-         "privacy/test_noise.py::test_noise_has_its_distribution"),
+         "statistics/test_noise.py::test_noise_has_its_distribution"),
         ("privacy.noise:discrete_laplace",
          lambda real: lambda scale, *args, **more: real(scale / 2, *args, **more),
-         "privacy/test_noise.py::test_noise_has_its_distribution"),
+         "statistics/test_noise.py::test_noise_has_its_distribution"),
         ("privacy.noise:exponential_choice",
          lambda _real: lambda scores, *_, **__: int(np.argmax(scores)),
-         "privacy/test_noise.py::test_choice_is_as_likely_as_the_exponential_of_its_score"),
+         "statistics/test_noise.py::test_choice_is_as_likely_as_the_exponential_of_its_score"),
         ("privacy.accounting:mu_of_choice", times(0.5),
          "surrogate/test_tree_choice.py::test_no_choice_of_the_range_costs_more"),
         ("privacy.accounting:epsilon_of", times(0.9),
-         "privacy/test_accounting.py::test_a_budget_is_used_up_and_never_exceeded"),
+         "privacy/test_accounting.py::test_budget_is_used_up_and_never_exceeded"),
         ("privacy.accounting:delta_of", times(0.5),
          "privacy/test_accounting.py::test_delta_is_the_closed_form_by_scipy"),
         ("privacy.accounting:mu_for", times(1.1),
-         "privacy/test_accounting.py::test_a_budget_is_used_up_and_never_exceeded"),
+         "privacy/test_accounting.py::test_budget_is_used_up_and_never_exceeded"),
         ("privacy.accounting:common_noise", times(0.9),
-         "privacy/test_sampled.py::test_the_noise_of_sampled_sums_is_the_least"),
+         "privacy/test_accounting.py::test_noise_of_sampled_sums_is_the_least"),
         ("surrogate.sums:on_grid", first_as_it_is,
          "surrogate/test_sums.py::test_sum_is_that_of_a_loop_and_adds_up_over_batches"),
         ("secure.summands:GroupCounts.noise",
@@ -93,14 +93,22 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda self, epsilon, delta: self._append(
              Limit(epsilon=epsilon, delta=delta)
          ),
-         "package/test_protection.py::test_limit_is_not_set_while_another_process_books"),
+         "privacy/test_ledger_file.py::test_ledger_locked_by_another_is_not_written"),
         ("privacy.ledger:Ledger.buy",
          lambda _real: lambda _self, _purchase, compute, **_: compute(),
-         "privacy/test_purchases.py::test_an_answer_is_computed_and_booked_once"),
+         "privacy/test_ledger_buy.py::test_purchase_is_computed_and_booked_once"),
         ("privacy.ledger:Ledger.require", nothing,
-         "privacy/test_ledger.py::test_a_limit_refuses_what_would_pass_it_and_books_nothing"),
+         "privacy/test_ledger.py::test_limit_refuses_what_would_pass_it_and_books_nothing"),
         ("privacy.ledger:Ledger.book", nothing,
          "privacy/test_ledger.py::test_releases_add_up_as_independent_gaussians"),
+        ("privacy.ledger:Ledger.answers_seen", always(0),
+         "privacy/test_ledger.py::test_answers_that_a_server_sees_are_counted_but_for_this_very_one"),
+        ("privacy.ledger:Ledger._locked", lambda _real: lambda _self: nullcontext(),
+         "privacy/test_ledger_file.py::test_ledger_is_locked_from_the_check_of_its_limit_to_the_line"),
+        ("privacy.ledger:_reserve", always("reserved"),
+         "privacy/test_ledger_buy.py::test_full_disk_refuses_before_anything_is_booked"),
+        ("privacy.guarantee:require_true", nothing,
+         "privacy/test_guarantee.py::test_guarantee_that_settings_and_schema_do_not_imply_is_refused"),
         ("privacy.ledger:compute_once",
          lambda _real: lambda _path, _digest, compute, **_: compute(),
          "secure/test_secure_command.py::test_counts_of_users_and_a_second_answer"),
