@@ -87,7 +87,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("measure.mechanisms:RandomizedGroup.respond", lambda _real: lambda _, group, __: group,
          "measure/test_gap_mechanisms.py::test_group_response_keeps_and_changes_as_stated"),
         ("federated.users:Cohorts.draw", lambda _real: lambda self, *_: np.arange(self.size),
-         "federated/test_cohorts.py::test_each_user_is_as_likely_as_every_other"),
+         "federated/test_users.py::test_cohorts_hold_each_user_with_the_same_chance"),
         # What may leave, and what it is booked as
         ("privacy.ledger:Ledger.set_limit",
          lambda _real: lambda self, epsilon, delta: self._append(
@@ -116,16 +116,26 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("surrogate.records:tells", always(False),
          "surrogate/test_strata.py::test_where_a_column_tells_group_or_label_the_pair_is_left_out"),
         ("federated.single_rows:require_alike", nothing,
-         "federated/test_single_rows.py::test_a_line_of_the_curvature_is_the_record_of_who_alone_has_a_value"),
+         "federated/test_single_rows.py::test_exact_sums_tell_the_record_of_who_alone_has_a_value"),
         ("federated.engine:clip_report", first_as_it_is,
-         "federated/test_engine.py::test_each_report_is_clipped_as_one_vector"),
+         "federated/test_engine.py::test_clip_is_of_each_report_as_one_vector"),
         ("federated.engine:add_noise", first_as_it_is,
          "federated/test_engine.py::test_noise_has_the_stated_standard_deviation"),
         ("federated.engine:require_bounded", nothing,
          "federated/test_engine.py::test_protection_that_protects_nobody_is_refused"),
+        ("federated.clipping:clipped_gradients",
+         lambda real: lambda model, params, rows, loss, _clip: real(
+             model, params, rows, loss, np.inf
+         ),
+         "federated/test_clipping.py::test_clipped_gradients_move_by_the_clip_at_most_whatever_a_row_holds"),
+        ("federated.clipping:poisson_sum",
+         lambda _real: lambda function, rows, *_: function(rows),
+         "federated/test_clipping.py::test_poisson_batches_hold_each_row_with_the_same_chance"),
+        ("federated.engine:CheckpointFile.load", always(None),
+         "federated/test_methods.py::test_method_that_is_interrupted_goes_on_to_the_same_digits"),
         ("federated.users:held_out_rows",
          lambda real: lambda *args, **more: np.zeros_like(real(*args, **more)),
-         "federated/test_privfairfl.py::test_rows_that_are_held_out_are_counted_and_not_trained_on"),
+         "federated/test_privfairfl.py::test_post_counts_the_rows_that_are_held_out_and_trains_on_the_others"),
         # Who is believed
         ("release.keys:is_signed", always(True),
          "release/test_signature.py::test_a_wrong_signature_is_refused_without_keys_too"),
