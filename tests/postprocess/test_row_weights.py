@@ -15,10 +15,8 @@ COUNTS = np.array([[30, 10], [20, 40], [7, 13]])
 def weights_of(counts=COUNTS, method="published", **fields):
     bins = np.reshape(counts, (*np.shape(counts)[:2], -1)).tolist()
     groups = tuple("abc"[: len(bins)])
-    histogram = ScoreHistogram(
-        schema_hash="0" * 64, model=None, groups=groups, counts=bins, **fields
-    )
-    return make_weights(histogram, method)
+    about = {"schema_hash": "0" * 64, "model": None, "groups": groups} | fields
+    return make_weights(ScoreHistogram(counts=bins, **about), method)
 
 
 def test_published_weights_give_every_pair_the_same():
@@ -31,6 +29,13 @@ def test_kamiran_and_calders_weights_make_group_and_label_independent():
     weighted = weights_of(method="kamiran_calders").array() * COUNTS
     independent = np.outer(COUNTS.sum(axis=1), COUNTS.sum(axis=0)) / 120
     np.testing.assert_allclose(weighted, independent)
+
+
+def test_weights_are_of_the_sums_of_all_bins():
+    bins = np.random.default_rng(0).multinomial(50, np.full(4, 0.25), (2, 2))
+    for method in ("published", "kamiran_calders"):
+        many = weights_of(bins, method, model="1" * 64)
+        assert many.weights == weights_of(bins.sum(axis=2), method).weights
 
 
 @pytest.mark.parametrize(("count", "variance"), [(0, 0.0), (-3, 1.0), (42, 200.0)])
