@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import make_schema, make_table
-from conftest import silent
+from builders import make_schema, make_table, silent
 from membership_audit import DELTA, EPSILON, RUNS, audited_epsilon, upper
 
 from synthfair.data.batches import in_memory

@@ -6,8 +6,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from builders import make_schema, make_table
-from conftest import silent
+from builders import make_schema, make_table, silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
