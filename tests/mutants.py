@@ -166,9 +166,9 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("surrogate.tables:james_stein", first_as_it_is,
          "surrogate/test_tables.py::test_james_stein_moves_what_noise_explains"),
         ("postprocess.histogram:coins", lambda real: lambda _, ids: real("0" * 64, ids),
-         "postprocess/test_decision.py::TestCoins::test_a_coin_is_the_first_53_bits_of_a_hash"),
+         "postprocess/test_histogram.py::test_coins_are_the_first_53_bits_of_a_hash"),
         ("postprocess.histogram:require_rows", nothing,
-         "postprocess/test_thresholds.py::test_a_group_without_rows_that_are_compared_is_refused"),
+         "postprocess/test_thresholds.py::test_thresholds_of_a_group_without_rows_that_are_compared_are_refused"),
     )
 )  # fmt: skip
 
