@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda self, *_: np.zeros(self.length, np.uint64),
          "secure/test_secure_noise.py::TestShares::test_shares_are_uniform_whatever_the_vector"),
         ("measure.mechanisms:RandomizedGroup.respond", lambda _real: lambda _, group, __: group,
-         "measure/test_gap_mechanisms.py::test_group_response_keeps_and_changes_as_stated"),
+         "measure/test_mechanisms.py::test_reports_are_drawn_with_their_probabilities"),
         ("federated.users:Cohorts.draw", lambda _real: lambda self, *_: np.arange(self.size),
          "federated/test_cohorts.py::test_each_user_is_as_likely_as_every_other"),
         # What may leave, and what it is booked as
