@@ -17,12 +17,7 @@ from synthfair.errors import InputError
 from synthfair.postprocess import GroupDecision
 from synthfair.trained import predict, read_model, write_model
 
-TABLE = make_table(n=200, n_groups=3)
-
-
-ROWS = TABLE.assign(code=[5, 7] * 100, kind=[2, 3, 1.5, 3] * 50)
-
-
+ROWS = make_table(n=200, n_groups=3).assign(code=[5, 7] * 100, kind=[2, 3, 1.5, 3] * 50)
 KINDS = {
     "all": linear(),
     "no intercept": linear(intercept=False),
@@ -43,152 +38,140 @@ def test_coefficients_give_the_score_by_hand(model):
                         ("kind", 1.5), ("kind", 2), ("kind", 3), ("town", "b"), ("town", "c")):  # fmt: skip
         score += found.get(f"{name}={value}", 0.0) * (table[name] == value)
     score += found["home is missing"] * table["home"].isna()
-    with pytest.warns(UserWarning, match="column 'income': .* were clipped to them"):
+    with pytest.warns(UserWarning, match="column 'income'"):
         np.testing.assert_allclose(score, predict(model, table)["score"], atol=1e-9)
     assert ("town=b" in found) == model.group_input
 
 
-def test_a_file_shows_coefficients_and_older_files_are_read(tmp_path):
-    model, path = linear(), tmp_path / "m.json"
-    write_model(model, path)
+def change(path, **coefficients):
     document = json.loads(path.read_text())
-    assert document["coefficients"] == model.coefficients
-    assert read_model(path) == model
-    del document["coefficients"]
+    for name, value in coefficients.items():
+        document["coefficients"][name] = value
     path.write_text(json.dumps(document))
-    assert read_model(path).sha256 == model.sha256 == document["sha256"]
 
 
 @pytest.mark.parametrize("wrong", [{"income": 2.0}, {"more": 1.0}, {"age": 10**39}, {"age": "1"}])
-def test_coefficients_that_are_not_the_models_are_refused(tmp_path, wrong):
-    path = tmp_path / "m.json"
-    write_model(linear(), path)
-    document = json.loads(path.read_text())
-    document["coefficients"] |= wrong
-    path.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=r"m.json: coefficients: are not those of theta"):
+def test_coefficients_in_a_file_that_are_not_the_models_are_refused(tmp_path, wrong):
+    write_model(linear(), path := tmp_path / "m.json")
+    assert json.loads(path.read_text())["coefficients"] == linear().coefficients
+    change(path, **wrong)
+    with pytest.raises(InputError, match=r"m.json: coefficients"):
         read_model(path)
 
 
-def test_small_coefficients_are_compared_too(tmp_path):
+def test_coefficients_that_are_small_are_compared_too(tmp_path):
     columns = {"debt": Numeric(lower=0, upper=1e15)} | schema_of().columns
-    write_model(linear(schema_of(columns=columns)), path := tmp_path / "model.json")
-    document = json.loads(path.read_text())
-    read_model(path)
-    document["coefficients"]["debt"] *= -1
-    path.write_text(json.dumps(document))
-    with pytest.raises(InputError, match="coefficients: are not those of theta"):
+    model = linear(schema_of(columns=columns))
+    write_model(model, path := tmp_path / "m.json")
+    assert read_model(path) == model
+    change(path, debt=-model.coefficients["debt"])
+    with pytest.raises(InputError, match="coefficients"):
         read_model(path)
 
 
-def test_a_network_has_no_coefficients(tmp_path):
+def test_coefficients_of_a_network_are_refused(tmp_path):
     write_model(network(), tmp_path / "m.json")
     assert read_model(tmp_path / "m.json") == network()
-    with pytest.raises(InputError, match="coefficients: only linear models have them"):
+    with pytest.raises(InputError, match="coefficients"):
         network().coefficients  # noqa: B018
 
 
-class TestContributions:
-    @each_kind
-    def test_they_sum_to_the_score(self, model):
-        x, s, _ = encode(ROWS, model.schema_)
-        start, found = model.contributions(x, s)
-        np.testing.assert_allclose(start + sum(found.values()), model.scores(x, s), atol=1e-12)
-        columns = [*model.schema_.encoded_blocks, *(["town"] if model.group_input else [])]
-        assert list(found) == columns
-
-    def test_each_is_of_its_own_column(self):
-        model, other = linear(), ROWS.assign(home="rent", code=5)
-        before, after = (
-            model.contributions(*encode(table, model.schema_)[:2])[1] for table in (ROWS, other)
-        )
-        changed = [name for name in before if not np.allclose(before[name], after[name])]
-        assert changed == ["code", "home"]
-
-    def test_the_middle_contributes_nothing(self):
-        """Of a number in the middle of its bounds; and of a category over all categories alike."""
-        model = linear()
-        table = ROWS.iloc[:6].assign(
-            income=50.0, age=54.0, code=[7, 5] * 3, kind=[1.5, 2, 3] * 2,
-            home=["own", "rent", "other"] * 2, town=["a", "b", "c"] * 2,
-        )  # fmt: skip
-        _, found = model.contributions(*encode(table, model.schema_)[:2])
-        for values in found.values():
-            assert values.mean() == pytest.approx(0)
-        assert np.abs(found["home"]).max() > 0.1
-
-    def test_against_the_mean_of_rows_they_are_shapley_values(self):
-        """For a linear model: coefficient times (value - mean)."""
-        model = linear()
-        x, s, _ = encode(ROWS, model.schema_)
-        start, found = model.contributions(x, s, model.rows(x, s).mean(axis=0))
-        assert start == pytest.approx(model.scores(x, s).mean())
-        expected = model.coefficients["income"] * (ROWS["income"] - ROWS["income"].mean())
-        np.testing.assert_allclose(found["income"], expected, atol=1e-12)
+@each_kind
+def test_contributions_sum_to_the_score_by_column(model):
+    x, s, _ = encode(ROWS, model.schema_)
+    start, found = model.contributions(x, s)
+    np.testing.assert_allclose(start + sum(found.values()), model.scores(x, s), atol=1e-12)
+    columns = [*model.schema_.encoded_blocks, *(["town"] if model.group_input else [])]
+    assert list(found) == columns
+    changed = encode(ROWS.assign(home="rent", code=5), model.schema_)
+    other = model.contributions(*changed[:2])[1]
+    touched = [name for name in found if not np.allclose(found[name], other[name])]
+    assert touched == [name for name in found if "home" in name or "code" in name]
 
 
-class TestScikitLearn:
-    @each_kind
-    def test_it_predicts_the_same_from_raw_columns(self, model):
-        pipeline, scored = model.to_sklearn(), predict(model, ROWS)
-        assert (pipeline.predict(ROWS) == scored["decision"]).all()
-        if not model.group_input:
-            pd.testing.assert_frame_equal(predict(model, ROWS.drop(columns="town")), scored)
-            assert (pipeline.predict(ROWS.drop(columns="town")) == scored["decision"]).all()
-        np.testing.assert_allclose(pipeline.decision_function(ROWS), scored["score"], rtol=1e-12)
-        chance = 1 / (1 + np.exp(-scored["score"]))
-        np.testing.assert_allclose(pipeline.predict_proba(ROWS)[:, 1], chance, rtol=1e-12)
-
-    @pytest.mark.parametrize("positive", ["no", "yes"])
-    def test_classes_are_in_order_as_its_measures_expect(self, positive):
-        model = linear(schema_of(positive=positive))
-        pipeline, scored = model.to_sklearn(), predict(model, ROWS)
-        assert (pipeline.predict(ROWS) == scored["decision"]).all()
-        assert list(pipeline.classes_) == ["no", "yes"]
-        sign = 1 if positive == "yes" else -1
-        found = roc_auc_score(ROWS["paid"], pipeline.decision_function(ROWS))
-        assert found == roc_auc_score(ROWS["paid"] == "yes", sign * scored["score"])
-
-    def test_it_is_cloned_and_pickled_and_names_its_inputs(self):
-        model = linear()
-        pipeline = pickle.loads(pickle.dumps(model.to_sklearn()))
-        assert (pipeline.predict(ROWS) == model.to_sklearn().predict(ROWS)).all()
-        assert list(pipeline[:-1].get_feature_names_out()) == list(model.inputs[:-1])
-        named = pipeline[:-1].set_output(transform="pandas").transform(ROWS)
-        assert list(named.columns) == list(model.inputs[:-1])
-        fitted = clone(pipeline).fit(ROWS, ROWS["paid"])
-        assert fitted.score(ROWS, ROWS["paid"]) > 0.7
-
-    @pytest.mark.parametrize(
-        ("model", "complaint"),
-        [
-            (network(), "it has hidden layers"),
-            (linear(loss="linear, squared_hinge loss"), "its loss is 'linear, squared_hinge loss'"),
-        ],
-    )
-    def test_other_models_are_refused(self, model, complaint):
-        with pytest.raises(InputError, match=complaint):
-            model.to_sklearn()
-
-    def test_decisions_by_group_are_refused(self):
-        rule = GroupDecision(
-            notion="equal_opportunity", alpha=0.1, n_bins=2, steps=(((1, 1.0),),) * 3, key=None
-        )
-        with pytest.raises(InputError, match="to_sklearn: .*decides by group"):
-            linear().model_copy(update={"decision": rule}).to_sklearn()
-
-    def test_rows_that_do_not_fit_are_refused(self):
-        pipeline = linear().to_sklearn()
-        with pytest.raises(InputError, match="X: column 'home', row 1: 'castle' is not allowed"):
-            pipeline.predict(ROWS.assign(home="castle"))
-        with pytest.raises(InputError, match="X: ndarray; must be a DataFrame of the columns"):
-            pipeline.predict(ROWS.to_numpy())
-        with pytest.raises(InputError, match="X: column 'town' is missing"):
-            pipeline.predict(ROWS.drop(columns="town"))
+def test_contributions_of_the_middle_are_nothing():
+    """Of a number in the middle of its bounds; and of a category over all categories alike."""
+    model = linear()
+    table = ROWS.iloc[:6].assign(
+        income=50.0, age=54.0, code=[7, 5] * 3, kind=[1.5, 2, 3] * 2,
+        home=["own", "rent", "other"] * 2, town=["a", "b", "c"] * 2,
+    )  # fmt: skip
+    _, found = model.contributions(*encode(table, model.schema_)[:2])
+    for values in found.values():
+        assert values.mean() == pytest.approx(0)
+    assert np.abs(found["home"]).max() > 0.1
 
 
-def test_a_package_that_is_not_there_is_named(monkeypatch):
+def test_contributions_against_the_mean_of_rows_are_shapley_values():
+    """For a linear model: coefficient times (value - mean)."""
+    model = linear()
+    x, s, _ = encode(ROWS, model.schema_)
+    start, found = model.contributions(x, s, model.rows(x, s).mean(axis=0))
+    assert start == pytest.approx(model.scores(x, s).mean())
+    expected = model.coefficients["income"] * (ROWS["income"] - ROWS["income"].mean())
+    np.testing.assert_allclose(found["income"], expected, atol=1e-12)
+
+
+@each_kind
+def test_pipeline_predicts_the_same_from_raw_columns(model):
+    pipeline, scored = model.to_sklearn(), predict(model, ROWS)
+    assert (pipeline.predict(ROWS) == scored["decision"]).all()
+    if not model.group_input:
+        pd.testing.assert_frame_equal(predict(model, ROWS.drop(columns="town")), scored)
+        assert (pipeline.predict(ROWS.drop(columns="town")) == scored["decision"]).all()
+    np.testing.assert_allclose(pipeline.decision_function(ROWS), scored["score"], rtol=1e-12)
+    chance = 1 / (1 + np.exp(-scored["score"]))
+    np.testing.assert_allclose(pipeline.predict_proba(ROWS)[:, 1], chance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("positive", ["no", "yes"])
+def test_pipeline_has_its_classes_in_order(positive):
+    model = linear(schema_of(positive=positive))
+    pipeline, scored = model.to_sklearn(), predict(model, ROWS)
+    assert (pipeline.predict(ROWS) == scored["decision"]).all()
+    assert list(pipeline.classes_) == ["no", "yes"]
+    sign = 1 if positive == "yes" else -1
+    found = roc_auc_score(ROWS["paid"], pipeline.decision_function(ROWS))
+    assert found == roc_auc_score(ROWS["paid"] == "yes", sign * scored["score"])
+
+
+def test_pipeline_is_cloned_and_pickled_and_names_its_inputs():
+    model = linear()
+    pipeline = pickle.loads(pickle.dumps(model.to_sklearn()))
+    assert (pipeline.predict(ROWS) == model.to_sklearn().predict(ROWS)).all()
+    named = pipeline[:-1].set_output(transform="pandas").transform(ROWS)
+    assert list(named.columns) == list(model.inputs[:-1])
+    assert clone(pipeline).fit(ROWS, ROWS["paid"]).score(ROWS, ROWS["paid"]) > 0.7
+
+
+RULE = GroupDecision(
+    notion="equal_opportunity", alpha=0.1, n_bins=2, steps=(((1, 1.0),),) * 3, key=None
+)
+OTHERS = {
+    "hidden": network(),
+    "squared_hinge": linear(loss="linear, squared_hinge loss"),
+    "decides by group": linear().model_copy(update={"decision": RULE}),
+}
+
+
+@pytest.mark.parametrize(("word", "model"), OTHERS.items(), ids=OTHERS)
+def test_pipeline_of_another_model_is_refused(word, model):
+    with pytest.raises(InputError, match=word):
+        model.to_sklearn()
+
+
+def test_pipeline_refuses_rows_that_do_not_fit():
+    pipeline = linear().to_sklearn()
+    for rows, words in (
+        (ROWS.assign(home="castle"), "X: column 'home', row 1"),
+        (ROWS.to_numpy(), "X: ndarray"),
+        (ROWS.drop(columns="town"), "X: column 'town'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            pipeline.predict(rows)
+
+
+def test_pipeline_without_its_package_is_refused(monkeypatch):
     monkeypatch.setattr("synthfair.errors.find_spec", lambda _name: None)
-    expected = r"to_sklearn: needs sklearn; pip install 'synthfair\[sklearn\]'"
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(InputError, match=r"synthfair\[sklearn\]"):
         linear().to_sklearn()
