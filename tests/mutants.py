@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda self, *_: np.zeros(self.length, np.uint64),
          "secure/test_shares.py::test_share_is_uniform_whatever_the_vector"),
         ("measure.mechanisms:RandomizedGroup.respond", lambda _real: lambda _, group, __: group,
-         "measure/test_gap_mechanisms.py::test_group_response_keeps_and_changes_as_stated"),
+         "measure/test_mechanisms.py::test_reports_are_drawn_with_their_probabilities"),
         ("federated.users:Cohorts.draw", lambda _real: lambda self, *_: np.arange(self.size),
          "federated/test_users.py::test_cohorts_hold_each_user_with_the_same_chance"),
         # What may leave, and what it is booked as
@@ -198,9 +198,9 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("surrogate.tables:james_stein", first_as_it_is,
          "surrogate/test_tables.py::test_james_stein_moves_what_noise_explains"),
         ("postprocess.histogram:coins", lambda real: lambda _, ids: real("0" * 64, ids),
-         "postprocess/test_decision.py::TestCoins::test_a_coin_is_the_first_53_bits_of_a_hash"),
+         "postprocess/test_histogram.py::test_coins_are_the_first_53_bits_of_a_hash"),
         ("postprocess.histogram:require_rows", nothing,
-         "postprocess/test_thresholds.py::test_a_group_without_rows_that_are_compared_is_refused"),
+         "postprocess/test_thresholds.py::test_thresholds_of_a_group_without_rows_that_are_compared_are_refused"),
     )
 )  # fmt: skip
 
