@@ -28,6 +28,11 @@ from synthfair.task.messages import Message
 from synthfair.trained import TrainedModel, input_names
 
 
+def silent(_):
+    """A source of noise of exactly zero, and of choices of the best, to compare with exact ones."""
+    raise AssertionError("no bytes are asked for")
+
+
 def invented_rows(schema: Schema, n: int, seed: int = 0) -> pd.DataFrame:
     """Return n rows that fit a schema; all values of a column are equally frequent."""
     rng, rows = np.random.default_rng(seed), {}
@@ -55,6 +60,12 @@ def make_schema(n_groups: int = 2) -> Schema:
             "paid": Categorical(categories=("no", "yes")),
         },
     )
+
+
+def with_column(schema: Schema, name: str, **changes) -> Schema:
+    """The schema with a column changed; nothing is checked."""
+    column = schema.columns[name].model_copy(update=changes)
+    return schema.model_copy(update={"columns": schema.columns | {name: column}})
 
 
 def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:

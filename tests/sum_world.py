@@ -4,12 +4,14 @@ import base64
 import json
 
 import numpy as np
-from builders import NAMES, InProcess, World, make_schema
+from builders import NAMES, RELEASE, InProcess, World, make_schema
 
 import synthfair as sf
+from synthfair.cli import main
 from synthfair.deploy.job_sums import read_aggregators
 from synthfair.deploy.party import Party
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys
@@ -99,3 +101,68 @@ class SumWorld(World):
         )  # fmt: skip
         sf.write_model(model, self.folder / "given.json")
         return base64.b64encode((self.folder / "given.json").read_bytes()).decode()
+
+
+SHARED = RELEASE | {"epsilon": 2.0, "delta": 1e-5}
+SUMS = "histograms", "column_moments", "tables", "pairs", "anchors"
+
+
+class ByCommands:
+    """The sites and aggregators of a world, by files and commands, with ledgers of their own."""
+
+    def __init__(self, world):
+        self.world, self.folder = world, world.folder / "by_files"
+        self.folder.mkdir()
+        self.keys = [f"{world.folder}/aggregators/{name}.pub" for name in ADDERS]
+        (self.folder / "settings.toml").write_text(
+            "\n".join(f"{key} = {json.dumps(value)}" for key, value in SHARED.items())
+        )
+
+    def plan(self, *flags, clients="keys", output="tasks"):
+        parties = ["--aggregators", *self.keys, "--clients", f"{self.world.folder}/{clients}"]
+        return main(["secure", "plan", *parties, *flags, "--output", f"{self.folder}/{output}"])
+
+    def plan_surrogate(self, *flags, **places):
+        asked = ["--surrogate", f"{self.folder}/settings.toml", "--opened", f"{self.folder}/opened"]
+        return self.plan(*asked, *self.schema, *flags, **places)
+
+    @property
+    def schema(self):
+        return ["--schema", f"{self.world.folder}/schema.json"]
+
+    def answer(self, name, task, *flags):
+        site = self.world.folder / name
+        own = ["--data", f"{site}/rows.csv", "--sign", f"{site}/local/{name}.key", *flags]
+        agreed = ["--aggregators", *self.keys, "--most-epsilon", "2", "--ledger", self.ledger(name)]
+        return main(["answer", str(task), *own, *agreed, "--output", f"{self.folder}/{task.stem}"])
+
+    def ledger(self, name):
+        return f"{self.folder}/{name}.ledger"
+
+    def add_and_open(self, task, output):
+        """Both aggregators' answers, opened."""
+        files = []
+        for role, name in enumerate(ADDERS):
+            files.append(f"{self.folder}/{task.stem}.sum_{role}")
+            add = ["--task", str(task), "--key", f"{self.world.folder}/{name}/sums/{name}.key"]
+            add += [f"{self.folder}/{task.stem}", "--most-epsilon", "2", "--output", files[-1]]
+            assert main(["secure", "add", *add]) == 0
+        assert main(["secure", "open", *files, "--task", str(task), "--output", str(output)]) == 0
+
+    def exchange(self, name):
+        """A sum of a surrogate, which all sites answer."""
+        task = self.folder / "tasks" / f"{name}.json"
+        for site in NAMES:
+            assert self.answer(site, task, *self.schema) == 0
+        (self.folder / "opened").mkdir(exist_ok=True)
+        self.add_and_open(task, self.folder / "opened" / f"{name}.json")
+
+
+def by_job(world, job="job-1", channel=None, **changes):
+    """A job with one noise for all sites."""
+    settings = {"release": SHARED, "shared_noise": True, "server": {"max_influence": 5.0}}
+    federation = world.federation(channel or world.channel(job))
+    output = world.folder / job
+    job_settings = SingleShotJob(**settings | changes)
+    run_single_shot(federation, job_settings, world.folder / "server" / job, output)
+    return federation

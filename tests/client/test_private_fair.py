@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import make_schema, make_table
-from conftest import silent
+from builders import make_schema, make_table, silent
 
 import synthfair as sf
 from synthfair.cli import main

@@ -3,8 +3,7 @@
 They run in order in an empty folder, as they are typed. Each line of a ``text`` block must be a line
 of what the commands before it print, in order: words the same, numbers nearly, or to 3 % where they
 are larger. What MASKED finds differs, too, and does not count. README's commands with a dollar are run by
-.ci/run; test_compare.py compares the table that the second of them prints. Its others are those of
-docs/own-table.md, which test_own_table_page.py runs.
+.ci/run; its others are those of docs/own-table.md, which test_page_walks.py runs.
 
 The commands on the pages in PAGES run in a folder of two lenders, command by command: but for those
 in NOT_RUN, and shorter where SHORTER says how. A page is added by its name there. Those whose commands
@@ -19,7 +18,7 @@ import pandas as pd
 import pytest
 from comparison import EXAMPLE, same_text
 from page_commands import commands, typed
-from page_texts import README, ROOT, TEXT, blocks
+from page_texts import ROOT, TEXT
 
 STARTED = ROOT / "docs" / "getting-started.md"
 BLOCK = re.compile(r"^```(console|text|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -45,24 +44,8 @@ def console(page):
     return [block for language, block in BLOCK.findall(TEXT[page]) if language == "console"]
 
 
-def test_the_commands_of_the_readme_are_the_first_on_the_page_of_own_tables():
-    ours = [command for block in console(README) for command in commands(block)]
-    ours = [command for command in ours if not command.startswith("$ ")]
-    assert len(ours) == 4
-    first, second, *_ = map(commands, console(ROOT / "docs" / "own-table.md"))
-    assert (first + second)[:4] == ours
-
-
-def test_the_last_lines_of_the_server_in_the_readme_are_those_of_the_page():
-    """But for the files, as the page asks for more."""
-    (ours,) = (block for block in blocks(README, "text") if "lenders/server" in block)
-    last = re.sub("^Wrote .*\n", "", ours, flags=re.MULTILINE)
-    page = " ".join(TEXT[STARTED].split())
-    assert " ".join(last.split()) in page
-
-
 @pytest.mark.slow
-def test_commands_run_and_print_what_the_page_says(tmp_path):
+def test_commands_of_getting_started_print_what_it_says(tmp_path):
     compared, printed = 0, ""
     for language, block in BLOCK.findall(TEXT[STARTED]):
         if language == "text" and printed:
@@ -77,21 +60,10 @@ def test_commands_run_and_print_what_the_page_says(tmp_path):
 
 PAGES = ("gaps", "privacy", "rounds", "server", "which-method", "which-release")
 
-ELSEWHERE = {
-    "deploy": "test_page_walks.py",
-    "deploy-jobs": "test_page_walks.py",
-    "getting-started": "above, with what it prints",
-    "index": "pip install; .ci/run runs demo",
-    "own-table": "test_own_table_page.py",
-    "postprocess": "test_page_walks.py",
-    "secure": "test_page_walks.py",
-}
-"""Pages with commands that are run elsewhere, and where."""
-
 NOT_RUN = {
     "gap aggregate gap.json reports/": "needs the reports of 594,505 devices",
     "gap perturb rates.json": "needs the plan, model and rows of a device; test_gap_devices.py",
-    "answer lenders/refine/1/question.json": "is refused, as the page says; test_refine.py",
+    "answer lenders/refine/1/question.json": "is refused, as the page says; test_refine_files.py",
 }
 """Beginnings of commands that cannot run in the folder of two lenders, and why."""
 
@@ -111,19 +83,6 @@ def beginning(command, known):
     """What a table says of a command; None if nothing."""
     spaced = " ".join(command.split())
     return next((said for start, said in known.items() if spaced.startswith(start)), None)
-
-
-def test_every_page_with_commands_is_run_somewhere():
-    with_commands = {page.stem for page in TEXT if page.parent.name == "docs" and console(page)}
-    assert with_commands == {*PAGES, *ELSEWHERE}
-
-
-def test_exceptions_are_of_commands_that_there_are():
-    lines = [
-        c for page in PAGES for block in console(ROOT / f"docs/{page}.md") for c in commands(block)
-    ]
-    for start in (*NOT_RUN, *SHORTER):
-        assert any(beginning(line, {start: True}) for line in lines), start
 
 
 @pytest.fixture(scope="module")
@@ -161,21 +120,3 @@ def test_commands_of_a_page_run(page, lenders, tmp_path):
                 continue
             printed += typed(f"python -m synthfair {command} {flags or ''}", tmp_path)
         printed = printed if whole else ""
-
-
-PRINTED = "rows 800 of 211\nfile a.parquet (282,842 bytes)\nsha256 b65c02\n   4f\naccuracy 0.91\n"
-
-
-@pytest.mark.parametrize(
-    ("claimed", "missing"),
-    [
-        ("file a.parquet (282,900 bytes)\naccuracy   0.93\n", None),
-        ("sha256 b65c03\naccuracy 0.91", None),
-        ("accuracy 0.95\n", "accuracy 0.95"),
-        ("accuracy 0.91\nrows 800 of 211\n", "rows 800 of 211"),  # in another order
-        ("rows 900 of 211\n", "rows 900 of 211"),
-        ("precision 0.91\n", "precision 0.91"),
-    ],
-)
-def test_lines_that_are_not_printed_are_found(claimed, missing):
-    assert first_not_printed(claimed, PRINTED) == missing

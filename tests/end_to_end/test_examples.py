@@ -12,13 +12,11 @@ import warnings
 import jax
 import pytest
 from comparison import EXAMPLE, same_text
+from page_texts import PAGES
 from sybil import Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
 
-from synthfair.data.datasets import configs_folder
-
-ROOT = configs_folder().parent
 PRINTED = re.compile(r"\s*^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 run = PythonEvaluator()
@@ -51,24 +49,16 @@ LONG = ("any-learner.md", "python.md", "scikit-learn.md", "which-release.md")
 
 
 def with_examples():
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+    for path in PAGES:
         if document := list(sybil.parse(path).examples()):
             marks = [pytest.mark.slow] if path.name in LONG else []
             yield pytest.param(document, id=path.name, marks=marks)
 
 
 @pytest.mark.parametrize("page", list(with_examples()))
-def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+def test_examples_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeypatch):
     """In a folder of its own, and in JAX's own precision, single."""
     monkeypatch.chdir(tmp_path)
     with jax.enable_x64(False):
         for example in page:
             example.evaluate()
-
-
-@pytest.mark.parametrize(("claimed", "wrong"), [("2", False), ("3", True)])
-def test_an_example_that_prints_something_else_fails(tmp_path, claimed, wrong):
-    page = tmp_path / "page.md"
-    page.write_text(f"```python\nprint(1 + 1)\n```\n\n```text\n{claimed}\n```\n")
-    (example,) = sybil.parse(page).examples()
-    assert (evaluate(example) is not None) is wrong

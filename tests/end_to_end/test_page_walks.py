@@ -5,10 +5,13 @@ their tables parts of loanapp with each row several times, and all parties do wh
 one. Other replacements stand where they are made.
 """
 
+import io
 import json
 import re
+import shlex
 import shutil
 
+import numpy as np
 import page_commands
 import page_texts
 import pandas as pd
@@ -17,6 +20,7 @@ from one_upload import processes_of, require_one_upload
 from page_commands import ROOT, commands, typed
 
 import synthfair as sf
+from synthfair.cli import main
 from synthfair.data.datasets import load_dataset
 from synthfair.files import write_json
 
@@ -71,6 +75,29 @@ def two_parts(folder, *, times):
     return sf.partition(pd.concat([rows] * times), clients=2, seed=0), schema
 
 
+# docs/own-table.md
+
+
+def test_own_table_page_leads_from_its_table_to_decisions(tmp_path, monkeypatch):
+    """Its five commands, on 1,200 rows whose values are drawn from its six."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    few = pd.read_csv(io.StringIO(blocks("own-table", "text")[0]), sep=";", dtype=str)
+    table = few.apply(lambda column: rng.choice(column, 1200))
+    table = table.assign(id=range(1200), income=rng.uniform(0, 90, 1200).round(1))
+    table.to_csv("loans.csv", index=False, sep=";")
+    draft, *later = (c for block in blocks("own-table", "console")[:2] for c in commands(block))
+    assert main(shlex.split(draft)) == 0
+    document = json.loads((tmp_path / "schema.json").read_text())
+    del document["draft"]
+    write_json(tmp_path / "schema.json", document)
+    schema = sf.read_schema("schema.json")
+    assert (schema.positives, schema.groups) == (("yes",), ("female", "male", "unknown"))
+    for command in later:
+        assert main(shlex.split(command)) == 0
+    assert len(pd.read_csv("scored.csv")) == 1200
+
+
 # docs/secure.md, and on to docs/postprocess.md
 
 
@@ -89,7 +116,7 @@ def clients(tmp_path):
 
 
 @pytest.mark.slow
-def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients):
+def test_secure_pages_lead_from_keys_to_thresholds_and_weights(tmp_path, clients):
     walk = Walk(tmp_path, "secure", "postprocess")
     walk("keygen --aggregator", *each("aggregator_0", "aggregator_1"))
     walk("keygen", *each("client_0", "client_1"))
@@ -271,7 +298,7 @@ warnings into errors."""
 
 
 @pytest.mark.slow
-def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path, monkeypatch):
+def test_deploy_pages_lead_from_empty_folders_to_a_model_and_its_gaps(tmp_path, monkeypatch):
     """Of the jobs on the second page only the gap's runs; others by ``examples/deployment.py``."""
     pytest.importorskip("nvflare")
     monkeypatch.delenv("PYTHONPATH", raising=False)

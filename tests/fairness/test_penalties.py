@@ -7,105 +7,83 @@ import pytest
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, decision_gaps
 from synthfair.model import Rows
 
-NOTIONS = {
-    "statistical_parity": [lambda y: np.full(len(y), True)],
-    "equal_opportunity": [lambda y: y > 0],
-    "equalized_odds": [lambda y: y > 0, lambda y: y < 0],
-}
+STRATA = {
+    "statistical_parity": [(-1, 1)], "equal_opportunity": [(1,)], "equalized_odds": [(1,), (-1,)],
+}  # fmt: skip
 
 gaps_of = jax.jit(lambda penalty, *given: penalty.gaps(*given), static_argnums=0)
 value_of = jax.jit(lambda penalty, *given: penalty(*given), static_argnums=0)
 decision_gaps_of = jax.jit(decision_gaps, static_argnames=("notion", "n_groups", "by"))
 
-each_notion = pytest.mark.parametrize("notion", NOTIONS)
-each_number_of_groups = pytest.mark.parametrize("n_groups", [2, 3])
+each_notion = pytest.mark.parametrize("notion", STRATA)
+each_penalty = pytest.mark.parametrize("make", [CovariancePenalty, SelectionRatePenalty])
 
 
 def some_rows(n_groups, n=60):
-    """Scores, groups, labels; and the rows."""
+    """Some scores are 0, which selects nobody."""
     rng = np.random.default_rng(n_groups)
-    s, y = rng.integers(n_groups, size=n), rng.choice([-1.0, 1.0], n)
-    return rng.normal(size=n), s, y, Rows(np.zeros((n, 3)), s, y)
+    s, y, z = rng.integers(n_groups, size=n), rng.choice([-1.0, 1.0], n), rng.normal(size=n)
+    return np.where(rng.random(n) < 0.2, 0.0, z), Rows(np.zeros((n, 3)), s, y)
+
+
+def covariance(z, mine):
+    return np.cov(mine, z, bias=True)[0, 1]
+
+
+def smooth_gap(z, mine):
+    selected = 1 / (1 + np.exp(-4.0 * z))
+    return selected[mine].mean() - selected[~mine].mean()
 
 
 @each_notion
-@each_number_of_groups
-def test_covariance_is_numpys_within_each_stratum(notion, n_groups):
-    z, s, y, rows = some_rows(n_groups)
-    found = gaps_of(CovariancePenalty(n_groups, notion), z, rows)
-    groups = [1] if n_groups == 2 else range(n_groups)
-    expected = [
-        [np.cov(s[among(y)] == g, z[among(y)], bias=True)[0, 1] for g in groups]
-        for among in NOTIONS[notion]
-    ]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_penalty_and_gaps_are_numpys_in_each_stratum(notion, n_groups):
+    """Of two groups the gap is group 1's; a group without rows does not count for decisions."""
+    z, rows = some_rows(n_groups)
+    strata = [np.isin(rows.y, labels) for labels in STRATA[notion]]
+    groups = range(n_groups)
+    for make, gap in ((CovariancePenalty, covariance), (SelectionRatePenalty, smooth_gap)):
+        penalty = make(n_groups, notion)
+        of_each = [[gap(z[among], rows.s[among] == g) for g in groups] for among in strata]
+        expected = np.array(of_each)[:, 1:] if n_groups == 2 else of_each
+        np.testing.assert_allclose(gaps_of(penalty, z, rows), expected, atol=1e-12)
+        assert value_of(penalty, z, rows) == pytest.approx(np.square(expected).sum() / 2)
+    rates = [[(z[among & (rows.s == g)] > 0).mean() for g in groups] for among in strata]
+    for n in (n_groups, n_groups + 1):
+        found = decision_gaps_of(z, rows, notion=notion, n_groups=n)
+        np.testing.assert_allclose(found, np.ptp(rates, axis=1), atol=1e-12)
 
 
+@each_penalty
 @each_notion
-@each_number_of_groups
-def test_smooth_gap_is_the_difference_of_mean_sigmoids(notion, n_groups):
-    z, s, y, rows = some_rows(n_groups)
-    found = gaps_of(SelectionRatePenalty(n_groups, notion, 3.0), z, rows)
-    groups, selected = [1] if n_groups == 2 else range(n_groups), 1 / (1 + np.exp(-3.0 * z))
-    expected = [
-        [
-            selected[among(y) & (s == g)].mean() - selected[among(y) & (s != g)].mean()
-            for g in groups
-        ]
-        for among in NOTIONS[notion]
-    ]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@each_notion
-@each_number_of_groups
-def test_the_gap_in_decisions_is_the_largest_minus_the_smallest_rate(notion, n_groups):
-    z, s, y, rows = some_rows(n_groups)
-    found = decision_gaps_of(z, rows, notion=notion, n_groups=n_groups)
-    rates = [
-        [(z[among(y) & (s == g)] > 0).mean() for g in range(n_groups)] for among in NOTIONS[notion]
-    ]
-    np.testing.assert_allclose(found, np.max(rates, axis=1) - np.min(rates, axis=1), atol=1e-12)
-    absent = decision_gaps_of(z, rows, notion=notion, n_groups=n_groups + 1)
-    np.testing.assert_array_equal(absent, found)  # a group without rows does not count
-
-
-def test_two_groups_count_once():
-    z, s, _, rows = some_rows(2)
-    covariance = np.cov(s, z, bias=True)[0, 1]
-    assert value_of(CovariancePenalty(), z, rows) == pytest.approx(covariance**2 / 2)
-
-
-@pytest.mark.parametrize("make", [CovariancePenalty, SelectionRatePenalty])
-@each_notion
-def test_a_weight_is_a_number_of_equal_rows(make, notion):
+def test_penalty_weight_is_a_number_of_equal_rows(make, notion):
     """0 among them: such a row is as if it were not there."""
-    z, s, y, rows = some_rows(3)
+    z, rows = some_rows(3)
     times = np.random.default_rng(0).integers(0, 4, len(z))
     weighted = value_of(make(3, notion), z, rows._replace(weight=times.astype(float)))
-    several = Rows(*(np.repeat(part, times, axis=0) for part in (rows.a, s, y)))
+    several = Rows(*(np.repeat(part, times, axis=0) for part in rows[:3]))
     assert weighted == pytest.approx(make(3, notion)(np.repeat(z, times), several))
 
 
-@pytest.mark.parametrize("penalty", [CovariancePenalty(3), SelectionRatePenalty(3)])
-def test_penalties_vanish_where_groups_score_alike(penalty):
-    assert value_of(penalty, np.zeros(60), some_rows(3)[-1]) == pytest.approx(0, abs=1e-30)
+@each_penalty
+def test_penalty_terms_have_the_derivatives_of_central_differences(make):
+    z, step = np.linspace(-2, 2, 9), 1e-4
+    low, (_, slope, bend), high = map(make(2).derivatives, (z - step, z, z + step))
+    np.testing.assert_allclose((high[0] - low[0]) / (2 * step), slope, atol=1e-6)
+    np.testing.assert_allclose((high[1] - low[1]) / (2 * step), bend, atol=1e-6)
 
 
 @each_notion
-@pytest.mark.parametrize("penalty", [CovariancePenalty, SelectionRatePenalty])
-def test_groupings_are_compared_as_if_each_were_alone(notion, penalty):
-    z, s, y, rows = some_rows(4)
-    by = ((0, 0, 1, 1), (0, 1, 2, 1), (-1, -1, 0, 1))
-    gaps = gaps_of(penalty(4, notion, by=by), z, rows)
-    decided = decision_gaps_of(z, rows, notion=notion, n_groups=4, by=by)
-    alone, alone_decided = [], []
+@each_penalty
+def test_penalty_of_groupings_is_as_if_each_were_alone(notion, make):
+    z, rows = some_rows(4)
+    by, alone, decided = ((0, 0, 1, 1), (0, 1, 2, 1), (-1, -1, 0, 1)), [], []
     for grouping in by:
-        own = np.array(grouping)[s]
-        some, n = own >= 0, max(grouping) + 1
-        part = Rows(np.zeros((some.sum(), 3)), own[some], y[some])
-        alone.append(penalty(n, notion).gaps(z[some], part))
-        of = decision_gaps(z[some], part, notion=notion, n_groups=n)
-        alone_decided.append(of)
+        own, n = np.array(grouping)[rows.s], max(grouping) + 1
+        part = Rows(*(each[own >= 0] for each in (rows.a, own, rows.y)))
+        alone.append(make(n, notion).gaps(z[own >= 0], part))
+        decided.append(decision_gaps(z[own >= 0], part, notion=notion, n_groups=n))
+    gaps = gaps_of(make(4, notion, by=by), z, rows)
     np.testing.assert_allclose(gaps, np.concatenate(alone, axis=1), atol=1e-12)
-    np.testing.assert_allclose(decided, np.concatenate(alone_decided), atol=1e-12)
+    found = decision_gaps_of(z, rows, notion=notion, n_groups=4, by=by)
+    np.testing.assert_allclose(found, np.concatenate(decided), atol=1e-12)

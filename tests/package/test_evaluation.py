@@ -9,18 +9,18 @@ from synthfair.fairness.metrics import Scored
 from synthfair.trained import predict
 
 
-def test_decisions_are_label_values():
+def test_decisions_are_values_of_the_label():
     model, table = some_model(), make_table()
     scored = predict(model, table.drop(columns="paid"))
     assert list(scored["decision"]) == ["yes" if score > 0 else "no" for score in scored["score"]]
 
 
-def test_a_bad_row_is_named():
-    with pytest.raises(InputError, match="new.csv: column 'town', row 1: 'z'"):
+def test_prediction_of_a_bad_row_names_it():
+    with pytest.raises(InputError, match="new.csv.*town.*row 1"):
         predict(some_model(), make_table().assign(town="z"), source="new.csv")
 
 
-def test_overall_is_over_all_rows_of_all_tables():
+def test_evaluation_overall_is_over_all_rows():
     tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=60)}
     found = sf.evaluate(some_model(), tables, sf.ServerConfig(resamples=5))
     weights = np.array([120, 60]) / 180
@@ -29,16 +29,16 @@ def test_overall_is_over_all_rows_of_all_tables():
     assert found.overall["accuracy"].value == pytest.approx(weights @ parts)
 
 
-def test_names_may_hold_any_letter_and_stand_once():
+def test_evaluation_of_names_with_control_characters_is_refused():
     """A no-break space and a zero-width joiner are ordinary in names of groups and files."""
     table = make_table()
     names = ["non\u00a0binary", "\u200dtwo", ""]
     assert list(sf.evaluate(some_model(), dict.fromkeys(names, table)).per_client) == names
-    with pytest.raises(InputError, match="control characters"):
+    with pytest.raises(InputError, match="control"):
         sf.evaluate(some_model(), {"a\x1b[2J": table})
 
 
-def test_labels_are_counted_by_group():
+def test_evaluation_counts_labels_by_group():
     rng = np.random.default_rng(3)
     y, s = rng.choice([-1.0, 1.0], 400), rng.integers(3, size=400)
     scored = {"all": Scored(y, rng.normal(size=400), s, 3)}
@@ -48,7 +48,7 @@ def test_labels_are_counted_by_group():
         assert counts == (np.sum(mine < 0), np.sum(mine > 0))
 
 
-def test_undefined_metrics_are_null():
+def test_evaluation_of_one_group_has_no_gap():
     found = sf.evaluate(some_model(), {"a": make_table().assign(town="a")})
     assert found.model_dump(mode="json")["spd"] == {"value": None, "low": None, "high": None}
 
@@ -56,7 +56,7 @@ def test_undefined_metrics_are_null():
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
 
 
-def test_without_labels_rates_and_what_compares_them_are_the_same():
+def test_evaluation_without_labels_has_the_same_rates():
     tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=60)}
     bare = {name: table.drop(columns="paid") for name, table in tables.items()}
     config = sf.ServerConfig(resamples=5)
@@ -70,7 +70,7 @@ def test_without_labels_rates_and_what_compares_them_are_the_same():
     assert np.isnan([r[2:] for r in found.by_group.values()]).all()
 
 
-def test_without_labels_nothing_in_json_speaks_of_them():
+def test_evaluation_without_labels_writes_nothing_of_them():
     tables, schema = {"a": make_table().drop(columns="paid")}, some_model().schema_
     found = sf.evaluate(some_model(), tables, sf.ServerConfig(min_group_rows=100))
     document = found.model_dump(mode="json")
@@ -82,28 +82,18 @@ def test_without_labels_nothing_in_json_speaks_of_them():
     assert not small_group_warnings(found, schema)  # of labels, 0 rows are few
 
 
-def test_labels_in_some_tables_alone_are_refused():
+def test_evaluation_of_labels_in_some_tables_alone_is_refused():
     tables = {"a": make_table(), "b": make_table().drop(columns="paid")}
-    with pytest.raises(InputError, match="b: no column 'paid', as other tables have"):
+    with pytest.raises(InputError, match="b: .*paid"):
         sf.evaluate(some_model(), tables)
 
 
-def test_another_name_for_the_labels_is_refused():
-    with pytest.raises(InputError, match="column 'Paid' is not in schema"):
-        sf.evaluate(some_model(), {"a": make_table().rename(columns={"paid": "Paid"})})
-
-
-def test_no_tables():
-    with pytest.raises(InputError, match="no test tables"):
-        sf.evaluate(some_model(), {})
-
-
-def test_tables_of_one_name_keep_their_paths(tmp_path, schema):
+def test_tables_to_test_of_one_name_keep_their_paths(tmp_path, schema):
     paths = [tmp_path / folder / "test.csv" for folder in ("a", "b")]
     for path in paths:
         path.parent.mkdir()
         make_table().to_csv(path, index=False)
     assert list(read_tests(paths, schema)) == [str(path) for path in paths]
     assert list(read_tests(paths[:1], schema)) == ["test"]
-    with pytest.raises(InputError, match="given more than once"):
+    with pytest.raises(InputError, match="test.csv"):
         read_tests([paths[0], tmp_path / "b" / ".." / "a" / "test.csv"], schema)

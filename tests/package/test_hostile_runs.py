@@ -15,10 +15,7 @@ from synthfair.metrics_file import Influence, MetricsFile
 from synthfair.release.settings import SurrogateConfig
 from synthfair.server.settings import ServerConfig
 
-MOVED = dict.fromkeys(Influence._fields, 0.5) | {
-    "outlier": True,
-    "alone": False,
-}
+MOVED = dict.fromkeys(Influence._fields, 0.5) | {"outlier": True, "alone": False}
 GAP = {"first": "a", "second": "b", "rate": "true_positive_rate", "value": None, "low": -1,
        "high": 1.0}  # fmt: skip
 GROUP = {"name": "a", "share": 0.5, "error": 0.1, "mean": None, "low": None, "high": None}
@@ -89,22 +86,16 @@ def reported(folder, files):
     return main(["report", str(folder), "--output", str(folder / "report.html"), "--force"])
 
 
-def test_the_runs_that_are_changed_are_pages(documents, tmp_path):
-    assert [reported(tmp_path / "run", files) for files in documents] == [0, 0, 0]
-
-
-def test_a_job_that_ended_before_any_site_answered_is_a_page(documents, tmp_path):
-    files = documents[0] | {
-        "federation.json": changed(documents[0]["federation.json"], ("sites",), {})
-    }
-    assert reported(tmp_path / "run", files) == 0
+def test_run_as_it_is_becomes_a_page(documents, tmp_path):
+    nobody = documents[0] | {"federation.json": COURSE | {"sites": {}}}  # it ended before that
+    assert [reported(tmp_path / "run", files) for files in [*documents, nobody]] == [0] * 4
 
 
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data, capsys):
+def test_run_that_is_changed_becomes_a_page_or_a_refusal(documents, tmp_path_factory, data, capsys):
     files = dict(data.draw(st.sampled_from(documents)))
     name = data.draw(st.sampled_from(["metrics.json"] * 4 + ["gaps.json", "federation.json"]))
     for _ in range(data.draw(st.integers(1, 2))):
@@ -118,17 +109,17 @@ def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data,
 @pytest.mark.parametrize(
     ("name", "path", "value", "said"),
     [
-        ("metrics.json", ("server",), None, "config: must be"),
-        ("metrics.json", ("config", "a"), {}, "config: must be"),
-        ("metrics.json", ("spd", "value"), float("nan"), "NaN is not a finite number"),
+        ("metrics.json", ("server",), None, "config"),
+        ("metrics.json", ("config", "a"), {}, "config"),
+        ("metrics.json", ("spd", "value"), float("nan"), "NaN"),
         ("metrics.json", ("spd", "value"), True, "spd.value"),
         ("metrics.json", ("cost", "rounds"), True, "cost.rounds"),
-        ("metrics.json", ("cost", "rounds"), 10**400, "more than 40 digits"),
+        ("metrics.json", ("cost", "rounds"), 10**400, "40 digits"),
         ("federation.json", ("rounds",), True, "rounds"),
         ("gaps.json", ("reports",), True, "reports"),
     ],
 )
-def test_a_hostile_run_is_refused_by_file_and_key(  # noqa: PLR0917
+def test_run_that_is_hostile_is_refused_by_file_and_key(  # noqa: PLR0917
     documents, tmp_path, capsys, name, path, value, said
 ):
     files = documents[0] | {name: changed(documents[0][name], path, value)}

@@ -93,7 +93,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_help_loads_nothing_that_computes_and_other_commands_no_jax(folder):
+def test_imports_of_help_compute_nothing_and_of_commands_are_without_jax(folder):
     script = folder / "script.py"
     script.write_text(SCRIPT)
     environment = os.environ | {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -105,7 +105,7 @@ def test_help_loads_nothing_that_computes_and_other_commands_no_jax(folder):
 
 
 @pytest.mark.parametrize("flags", [["--steps", "20"], ["--release", "surrogate", "--k-min", "5"]])
-def test_a_release_loads_few_modules(folder, tmp_path, flags, monkeypatch):
+def test_imports_of_a_release_are_few(folder, tmp_path, flags, monkeypatch):
     """Of the package; who adds one asks whether this release needs it."""
     make_table().to_csv(tmp_path / "t.csv", index=False)
     argv = ["client", "--data", f"{tmp_path}/t.csv", *flags, "--schema", f"{folder}/schema.json"]

@@ -57,7 +57,7 @@ assert hits() == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems name the folder otherwise")
-def test_what_was_compiled_is_found_again_unless_it_is_damaged(tmp_path):
+def test_cache_is_used_again_unless_it_is_damaged(tmp_path):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "TF_CPP_"))}
     done = subprocess.run(
         [sys.executable, "-c", CACHED, str(tmp_path)],
@@ -90,38 +90,64 @@ def settings(tmp_path, monkeypatch):
 TIME = {"jax_enable_x64": True, "jax_persistent_cache_min_compile_time_secs": 0.1}
 
 
-def test_the_cache_is_the_users_own(settings):
+def test_cache_is_the_users_own(settings):
     assert settings() == {**TIME, "jax_compilation_cache_dir": cache_folder()}
 
 
-def test_what_the_environment_names_stands(settings, tmp_path):
+def test_cache_that_the_environment_names_stands(settings, tmp_path):
     assert settings(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine")) == TIME
     named = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     assert settings(**named) == {"jax_enable_x64": True}
     assert not list(tmp_path.iterdir())
 
 
-def test_where_caching_is_off_there_is_no_folder(settings, tmp_path, monkeypatch):
+def test_cache_that_is_off_has_no_folder(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(type(jax.config), "jax_enable_compilation_cache", False, raising=False)
     assert settings() == {"jax_enable_x64": True}
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o750])
-def test_a_folder_that_others_may_open_is_not_used(settings, mode):
-    Path(cache_folder()).chmod(mode)
+def make_shared(path):
+    Path(cache_folder()).chmod(0o750)
+
+
+def make_file(path):
+    path.write_text("a file in its place")
+
+
+@pytest.mark.parametrize("make", [make_shared, make_file])
+def test_cache_folder_of_others_or_none_is_done_without(settings, tmp_path, make):
+    make(tmp_path / "synthfair")
     assert settings() == {**TIME, "jax_compilation_cache_dir": None}
 
 
-def test_a_folder_that_cannot_be_made_is_done_without(settings, tmp_path):
-    (tmp_path / "synthfair").write_text("a file in its place")
-    assert settings() == {**TIME, "jax_compilation_cache_dir": None}
-
-
-def test_a_cache_that_has_grown_too_large_begins_anew(settings, monkeypatch):
+def test_cache_that_has_grown_too_large_begins_anew(settings, monkeypatch):
     entry = Path(cache_folder(), "a-cache")
     entry.write_bytes(bytes(100))
     for most, stays in ((100, True), (99, False)):
         monkeypatch.setattr(jax_setup, "MAX_CACHE_BYTES", most)
         assert Path(cache_folder()).stat().st_mode & 0o777 == 0o700
         assert entry.exists() == stays
+
+
+CHECK = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+jax.config.update("jax_enable_x64", True)
+for dtype, n in ("float64", 16_385), ("float32", 32_769):
+    rows = np.zeros((n, 3), dtype)
+    rows[:, 0] = np.arange(n)
+    eye = jnp.eye(3, dtype=dtype)
+    lengths = jax.jit(jax.vmap(lambda row: jnp.sum((eye @ row) ** 2)))(rows)
+    np.testing.assert_allclose(lengths, (rows**2).sum(axis=1), rtol=1e-6, err_msg=dtype)
+"""
+
+
+def test_jax_computes_what_numpy_does():
+    """jax 0.10.2 did not on CPU (jax-ml/jax#39103). In a process of its own: conftest turns off
+    the optimisations that were wrong."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -37,13 +37,13 @@ def test_defaults_that_protect_are_those_of_the_documentation():
 
 
 @pytest.mark.parametrize("share", [0.25, 0.75])
-def test_the_constant_classifier_decides_the_more_frequent_label(share):
+def test_constant_classifier_decides_the_more_frequent_label(share):
     y = np.where(np.arange(80) < 80 * share, 1.0, -1.0)
     rows = Scored(y, np.linspace(-1, 1, 80), np.arange(80) % 2, 2)
     assert evaluate_scores({"": rows}, schema=SCHEMA).constant_accuracy == 0.75
 
 
-def test_a_limit_is_not_set_while_another_process_books(tmp_path, monkeypatch):
+def test_limit_is_not_set_while_another_process_books(tmp_path, monkeypatch):
     monkeypatch.setattr(books, "MAX_WAIT_SECONDS", 0.05)
     book = books.Ledger(tmp_path / "rows.jsonl")
     with (
@@ -55,7 +55,7 @@ def test_a_limit_is_not_set_while_another_process_books(tmp_path, monkeypatch):
     assert book.spent().limit == books.Limit(epsilon=1.0, delta=1e-6)
 
 
-def test_the_drift_of_small_steps_does_not_depend_on_how_many_a_user_makes():
+def test_drift_of_small_steps_does_not_depend_on_their_number():
     """Each is about the gradient at the start, so that the drift is the gradient's norm."""
     rows = sf.encode(TABLE, SCHEMA)
     users = make_users(rows.x, rows.s, rows.y, np.arange(len(rows.y)) % 4)

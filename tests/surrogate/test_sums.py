@@ -1,0 +1,93 @@
+"""The sums over rows against loops, in any order and batches; smooth rates against a loop."""
+
+import numpy as np
+import pytest
+from builders import make_schema, make_table
+
+from synthfair.data.encode import Encoded, encode
+from synthfair.surrogate.levels import Columns
+from synthfair.surrogate.sums import (
+    SUM_GRID,
+    anchor_rates,
+    column_moments,
+    histograms,
+    on_grid,
+    smooth_rates,
+    two_way_tables,
+)
+from synthfair.surrogate.tables import few_levels, make_margins, make_strata, split_tables
+
+SCHEMA, PAIRS = make_schema(), [(0, 1), (0, 2), (1, 2), (2, 0)]
+ROWS, COLUMNS = encode(make_table(400), SCHEMA), Columns.of(SCHEMA, private=True)
+CELL, LEVELS = 2 * ROWS.s + (ROWS.y > 0), COLUMNS.levels(ROWS)
+THETAS = np.random.default_rng(0).normal(size=(3, 9))
+FIRST = histograms(COLUMNS, 2)
+STRATA = make_strata(np.bincount(CELL), 5)
+MARGINS = make_margins(FIRST.of(ROWS, on_grid).reshape(4, -1), STRATA, COLUMNS, step=5, sd=1)
+FEW = few_levels(MARGINS, COLUMNS)
+
+
+def by_cell(values):
+    return np.stack([values[cell == CELL].sum(axis=0) for cell in range(4)])
+
+
+def looped_moments():
+    z = ROWS.x[:, :2] - 0.5
+    z[:, 1] *= 1 - ROWS.x[:, 2]  # where age is not missing
+    return by_cell(np.column_stack([z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2, z])) / SUM_GRID
+
+
+def looped_rates():
+    rates = []
+    for x, s in zip(ROWS.x, ROWS.s, strict=True):
+        scores = THETAS @ [*x, float(s == 1), 1.0]
+        rates.append([1 / (1 + np.exp(-q * z)) - 0.5 for q in (1, 4) for z in scores])
+    return by_cell(np.array(rates)) / SUM_GRID
+
+
+def looped_histograms():
+    levels = [np.eye(c.size)[own] for c, own in zip(COLUMNS, LEVELS.T, strict=True)]
+    return by_cell(np.hstack(levels))
+
+
+def looped_tables(margins):
+    tables = [np.zeros((4, *margins.sizes[list(pair)])) for pair in PAIRS]
+    for cell, levels in zip(CELL, LEVELS, strict=True):
+        coarse = [of[level] for of, level in zip(margins.coarse, levels, strict=True)]
+        for (i, j), table in zip(PAIRS, tables, strict=True):
+            table[cell, coarse[i], coarse[j]] += 1
+    return np.concatenate([table.ravel() for table in tables])
+
+
+SUMS = {
+    "moments": (column_moments(COLUMNS, 2), looped_moments(), 200),  # half a step of each row
+    "rates": (anchor_rates(THETAS, STRATA, SCHEMA), looped_rates(), 200),
+    "histograms": (FIRST, looped_histograms(), 0),
+    "pairs": (two_way_tables(COLUMNS, MARGINS, PAIRS), looped_tables(MARGINS), 0),
+    "tables": (two_way_tables(COLUMNS, FEW, PAIRS, "tables"), looped_tables(FEW), 0),
+}
+
+
+@pytest.mark.parametrize(("statistic", "expected", "rounding"), SUMS.values(), ids=SUMS)
+def test_sum_is_that_of_a_loop_and_adds_up_over_batches(statistic, expected, rounding):
+    whole = statistic.of(ROWS, on_grid)
+    assert len(whole) == statistic.length
+    np.testing.assert_allclose(whole.astype(float), expected.ravel(), rtol=0, atol=rounding)
+    cut = np.split(np.random.default_rng(1).permutation(400), [1, 100, 100])
+    parts = [statistic.of(Encoded(*(field[i] for field in ROWS)), on_grid) for i in cut]
+    np.testing.assert_array_equal(sum(parts), whole)
+
+
+def test_tables_are_split_by_pair():
+    tables = split_tables(looped_tables(MARGINS), MARGINS, PAIRS)
+    np.testing.assert_array_equal(tables[2, 0], tables[0, 2].swapaxes(1, 2))
+
+
+def test_smooth_rates_of_three_groups_are_those_of_a_loop():
+    rng = np.random.default_rng(1)
+    rows = Encoded(rng.random((12, 3)), np.arange(12) % 3, np.ones(12))
+    thetas = rng.normal(size=(4, 6))
+    for x, s, rates in zip(rows.x, rows.s, smooth_rates(rows, thetas, 3), strict=True):
+        scores = thetas @ [*x, float(s == 1), float(s == 2), 1.0]
+        expected = [1 / (1 + np.exp(-q * z)) - 0.5 for q in (1, 4) for z in scores]
+        np.testing.assert_allclose(rates, expected, atol=1e-12)
