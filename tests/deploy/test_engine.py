@@ -182,23 +182,10 @@ def with_a_variable_of_the_environment(job):
     kits.change(job / JOB_SERVER, {"workflows.0.args.sites": [*SITES, "{$PROBE_SECRET}"]})
 
 
-def with_large_answers(job):
-    """One step of a network of so many weights that each site's answer has 50 MB."""
-    import kits
-
-    train = {"method": "fedavg", "hidden": [2500, 2480], "rounds": 1, "local_steps": 1}
-    own = {"workflows.0.args.job.train": train, "workflows.0.args.job.timeout": 390}
-    kits.change(job / JOB_SERVER, own)
-
-
 def hostile_jobs_fail(folder):
-    """Without a class loaded, or a text of a table revealed; a large job does not."""
-    import kits
-
+    """Without a class loaded, or a text of a table revealed."""
     os.environ["PROBE_SECRET"] = secret = "secret-of-the-server"
     fed, person, out = Federation(folder), "secret-of-a-person", folder / "results"
-    kits.change(fed.city / "local" / "synthfair.json", {"limits.most_width": 2500})
-    kits.change(fed.kits["suburbs"] / "local" / "synthfair.json", {"limits.most_width": 2500})
     with fed.session() as session:
         for change in (with_code, with_a_file_that_includes_another,
                        with_a_variable_of_the_environment):  # fmt: skip
@@ -216,10 +203,6 @@ def hostile_jobs_fail(folder):
         argv = [sys.executable, "-m", "synthfair", "deploy", "run", str(fed.submitter), "--job"]
         argv += [str(fed.submitter.parent / "jobs" / "single_shot"), "--output", str(out)]
         assert subprocess.run(argv, check=False, timeout=150).returncode == 1
-        table.write_text("\n".join(good) + "\n")
-        run = fed.run(session, "train", change=with_large_answers)
-    for site in run.federation.sites.values():
-        assert (site.code, 50 <= site.carried_bytes / 10**6 < 55) == ("ok", True), run
     sites = json.loads((out / "federation.json").read_text())["sites"]
     assert {name: site["code"] for name, site in sites.items()} == {
         "city": "table",

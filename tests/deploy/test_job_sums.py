@@ -132,17 +132,6 @@ def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
     assert world.ledger().spent().releases == 1
 
 
-def test_site_that_comes_back_is_not_asked_once_an_aggregator_has_answered(world):
-    """It would pay, and be in no sum: an aggregator answers once."""
-    channel, later = world.channel(), world.channel("job-2")
-    channel.on_way, _ = unreadable(world, 1), channel.sites.pop("north")
-    with pytest.raises(TooFewError, match="sums-b: uploads"):
-        world.post(channel, least_answers=1, send_back=False)
-    world.post(later, least_answers=1, send_back=False)
-    assert result(world, "job-2", "histogram.json")["origin"]["clients"] == 1
-    assert (len(world.left("north")), len(world.left("south"))) == (0, 1)
-
-
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_part_that_is_none_is_refused(world, what):
     channel, sent = world.channel(), {}
