@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from builders import NAMES, resigned
+from builders import NAMES
 from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 from sum_world import ADDERS, SumWorld
 
@@ -68,20 +68,6 @@ def test_counts_have_the_noise_of_both_aggregators_and_are_booked_once(world, mo
     assert world.ledger().spent().epsilon(1e-9) == 4.0
 
 
-def test_model_with_thresholds_is_evaluated_and_sent_back(world):
-    """A training comes first, if the job says so."""
-    federation, output = world.post(world.channel(), **TRAINED)
-    assert federation.booked["north"].rounds == 5
-    trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
-    assert trained.theta == fair.theta
-    metrics = result(world, "job-1", "metrics.json")
-    assert metrics["decision"]["notion"] == fair.decision.notion == "statistical_parity"
-    assert metrics["counts"]["guarantees"][0]["epsilon"] == metrics["guarantee"]["epsilon"] == 2.0
-    for name in NAMES:
-        sent = world.folder / name / "synthfair" / "models" / "job-1.json"
-        assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
-
-
 def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
     channel = world.channel()
     del channel.sites["sums-b"]
@@ -89,10 +75,19 @@ def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
         world.post(channel, **TRAINED)
     assert not (world.folder / "job-1" / "histogram.json").exists()
     booked, later = world.ledger().path.read_bytes(), world.channel("job-2")
-    world.post(later, timeout=99, notion="equalized_odds", **TRAINED)
+    _, output = world.post(later, timeout=99, notion="equalized_odds", **TRAINED)
     assert kinds(later) == ["add", "add", "deliver"]
     assert world.ledger().path.read_bytes() == booked
+    trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
+    assert (trained.theta, fair.decision.notion) == (fair.theta, "equalized_odds")
+    metrics = result(world, "job-2", "metrics.json")
+    assert metrics["decision"]["notion"] == "equalized_odds"
+    assert metrics["counts"]["guarantees"][0]["epsilon"] == 2.0
+    for name in NAMES:
+        sent = world.folder / name / "synthfair" / "models" / "job-2.json"
+        assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
     world.post(world.channel("job-3"), **TRAINED)  # the same training, and a new count
+    assert result(world, "job-3", "metrics.json")["guarantee"]["epsilon"] == 2.0
     assert world.ledger().spent().releases == 3
 
 
@@ -107,16 +102,15 @@ def unreadable(world, role):
     """What the south would send that encrypts to another key than an aggregator's."""
     key = read_signing_key(world.folder / "south" / "local" / "south.key")
 
-    def altered(name, message):
-        if name != "south" or not message.carried:
-            return message
-        half = len(message.carried) // 2
-        parts = [message.carried[:half], message.carried[half:]]
-        body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
-        parts[role] = body + key.sign(body)
-        return resigned(world, name, message, b"".join(parts))
+    def changed(content):
+        if content:
+            parts = [content[: len(content) // 2], content[len(content) // 2 :]]
+            body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
+            parts[role] = body + key.sign(body)
+            return b"".join(parts)
+        return None
 
-    return altered
+    return world.altering("south", changed)
 
 
 @pytest.mark.parametrize("role", [0, 1])
@@ -134,18 +128,17 @@ def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
 
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_part_that_is_none_is_refused(world, what):
-    channel, sent = world.channel(), {}
+    world.post(other := world.channel())
+    north, channel = world.answer(other.asked[0])[1], world.channel()
 
-    def altered(name, message):
-        content = sent.setdefault(name, message.carried)
+    def changed(content):
         half = len(content) // 2
-        found = {"junk": bytes(2 * half), "short": content[:-1], "the other site's": sent["north"],
-                 "swapped": content[half:] + content[:half]}  # fmt: skip
-        return resigned(world, name, message, found[what]) if name == "south" else message
+        return {"junk": bytes(2 * half), "short": content[:-1], "the other site's": north,
+                "swapped": content[half:] + content[:half]}[what]  # fmt: skip
 
-    channel.on_way = altered
+    channel.on_way = world.altering("south", changed)
     with pytest.raises(TooFewError, match="south: refused"):
-        world.post(channel)
+        world.post(channel, bins=12)
 
 
 # Reports of rounds

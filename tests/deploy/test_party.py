@@ -19,10 +19,6 @@ def world(tmp_path):
     return World(tmp_path)
 
 
-def ledger_of(world, name="north"):
-    return Ledger.for_table(world.folder / name / "rows.csv")
-
-
 def answer(world, settings=RELEASE, job="job-1", site=None, **options):
     site = site or world.site("north")
     message = site.answer(world.ask(settings, job=job), job=job, submitter="lead", **options)
@@ -52,7 +48,7 @@ def test_limits_refuse_before_a_row_is_read(world, limits, settings, code):
     (world.folder / "north" / "rows.csv").unlink()
     found, carried = answer(world, settings)
     assert (found["code"], carried) == (code, b"")
-    assert not ledger_of(world).path.exists()
+    assert not world.ledger().path.exists()
 
 
 @pytest.mark.parametrize("settings", [PRIVATE, FAIR])
@@ -64,7 +60,7 @@ def test_records_bought_answer_again_at_no_cost(world, settings):
     assert answer(world, settings, "job-2", site)[1] == carried
     if settings is FAIR:
         assert answer(world, FAIR | {"steps": 21}, "job-3", site)[0]["code"] == "ok"
-    assert ledger_of(world).spent().releases == 1
+    assert world.ledger().spent().releases == 1
     assert answer(world, settings | {"k_min": 60}, "job-4", site)[0]["code"] == "budget"
     make_table(1200).sample(frac=1, random_state=1).to_csv(rows, index=False)  # the same rows
     assert answer(world, settings, "job-5", site)[1] == carried
