@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("distill.problem:outer_excess", always(0.0),
          "distill/test_problem.py::test_excess_estimates_how_far_the_optimum_is"),
         ("surrogate.fair:ridge_of", times(2.0),
-         "compare/test_compare.py::test_central_training_has_the_ridge_of_scikit_learn"),
+         "compare/test_compared_methods.py::test_central_and_local_are_ridge_regressions_of_all_and_of_own_rows"),
         ("fairness.intervals:rate_interval",
          lambda real: lambda hits, size: real(4 * hits, 4 * size),
          "fairness/test_intervals.py::test_rate_interval_is_scipys_exact_one"),
