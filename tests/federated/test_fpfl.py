@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 from two_group_rows import flat
 
 from synthfair.federated import (
@@ -26,17 +27,12 @@ N, MODEL, NETWORK = 300, LogisticRegression(4), Perceptron(4, (5,))
 SELECTION, MISSED = Parity("statistical_parity"), Parity("equal_opportunity")
 
 
-def problem():
-    """Rows whose label depends on the group, so that fairness costs accuracy."""
-    rng = np.random.default_rng(0)
-    s = rng.integers(0, 2, N)
-    x = rng.normal(size=(N, 2))
-    a = np.column_stack([x, s, np.ones(N)])
-    y = np.where(rng.random(N) < 1 / (1 + np.exp(-(2 * x[:, 0] + 3 * s - 1.5))), 1.0, -1.0)
-    return a, s, y
+RNG = np.random.default_rng(0)
+S, X = RNG.integers(0, 2, N), RNG.normal(size=(N, 2))
+A = np.column_stack([X, S, np.ones(N)])
+Y = np.where(RNG.random(N) < expit(2 * X[:, 0] + 3 * S - 1.5), 1.0, -1.0)
+"""Labels depend on the group, so that fairness costs accuracy."""
 
-
-A, S, Y = problem()
 USERS = make_users(A, S, Y, np.arange(N) % 40)
 
 
@@ -161,7 +157,7 @@ def test_fpfl_does_not_take_a_group_that_cohorts_seldom_hold_for_unfairly_treate
     rng, n = np.random.default_rng(0), 6000
     s = (rng.random(n) < 1 / 300).astype(int)
     a = np.column_stack([rng.normal(size=(n, 2)), np.zeros(n), np.ones(n)])
-    y = np.where(rng.random(n) < 1 / (1 + np.exp(-2 * a[:, 0])), 1.0, -1.0)
+    y = np.where(rng.random(n) < expit(2 * a[:, 0]), 1.0, -1.0)
     users = make_users(a, s, y, np.arange(n))
     method = Fpfl(model=MODEL, parity=MISSED, alpha=0.25, memory=memory, multiplier_rate=0.5)
     done = engine.run(method, users, Cohorts(n, 60, "poisson"), rounds=200, seed=1)

@@ -155,7 +155,6 @@ def test_method_takes_a_batch_no_larger_than_a_client_if_none_is_given(method):
     [
         ("fpfl", {"cohort": 41}, "cohort = 41"),
         ("two_phase", {"batch": 61}, "batch = 61"),
-        ("dp_sgd", {"batch": 61} | EPSILON, "batch = 61"),
         ("fedavg", EPSILON | {"delta": 1 / 40}, "delta = 0.025"),
         ("dp_sgd", EPSILON | {"delta": 1 / 60}, "delta = 0.0166667"),
         ("fpfl", EPSILON | {"epsilon": 1e-5, "delta": 1e-12, "rounds": 10_000}, "no noise"),
@@ -184,7 +183,6 @@ def test_method_refuses_settings_out_of_range(method):
 @pytest.mark.parametrize(
     ("method", "settings", "complaint"),
     [
-        ("fpfl", {"gamma": 1}, "gamma"),
         ("fpfl", {"hidden": [0]}, "hidden.0"),
         ("fpfl", {"epsilon": 1.0, "delta": 1e-5}, "epsilon needs clip"),
         ("fpfl", {"epsilon": 1.0, "clip": 1.0}, "epsilon and delta"),
@@ -193,7 +191,6 @@ def test_method_refuses_settings_out_of_range(method):
         ("mmdm", {"clip": 1.0}, "clip: not read"),
         ("two_phase", {"notion": "accuracy_parity"}, "notion"),
         ("two_phase", {"end_to_end": True}, "end_to_end needs clip"),
-        ("privfairfl_post", {"notion": "accuracy_parity"}, "notion"),
         ("privfairfl_pre", EPSILON, "epsilon needs counts_epsilon"),
         ("privfairfl_post", EPSILON | {"epsilon": 99.5, "counts_epsilon": 1.0}, "counts_epsilon"),
     ],

@@ -61,17 +61,6 @@ def test_training_writes_its_model_its_rounds_and_what_they_cost(tmp_path):
     assert spent.epsilon(1e-3) is None
 
 
-@pytest.mark.parametrize("reads", [False, True])
-def test_training_decides_alike_whatever_the_group_unless_it_is_to_read_it(reads):
-    """By default it does not, and then needs no column of it."""
-    model = trained(FEDAVG.replace(**{"group_input": True} if reads else {})).model
-    assert ("town=b" in model.inputs) == model.group_input == reads
-    other = TABLE.assign(town=TABLE.town.map({"a": "b", "b": "a"}))
-    assert (model.predict(TABLE) == model.predict(other)).all() != reads
-    if not reads:
-        assert (model.predict(TABLE) == model.predict(TABLE.drop(columns="town"))).all()
-
-
 def test_training_of_a_network_in_numpy_is_the_network_in_jax():
     config = FEDAVG.replace(hidden=(4, 3), rounds=1)
     plan, users = config.plan(data_for(config)), data_for(config).users

@@ -66,12 +66,6 @@ def test_users_have_their_own_rows_and_padding_of_weight_0(owner):
         np.testing.assert_array_equal(rows.weight[place], own.weight * (place > 0))
 
 
-def test_users_steps_are_passes_over_the_smallest_users_rows():
-    _, users = users_of([0] * 40 + [1] * 20)
-    assert users.steps(batch=2, epochs=5) == 50
-    assert users.steps(batch=100, epochs=1) == 1
-
-
 @pytest.mark.parametrize(("n", "owner"), [(0, []), (3, [0, 1])])
 def test_users_of_parts_of_unlike_lengths_are_refused(n, owner):
     with pytest.raises(InputError, match=f"{n} inputs"):
