@@ -113,7 +113,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda _path, _digest, compute, **_: compute(),
          "secure/test_aggregator.py::test_task_is_answered_once_and_another_anew"),
         ("task.limits:Limits.require", nothing,
-         "deploy/test_deploy_limits.py::test_no_job_exceeds_a_sites_limits"),
+         "task/test_limits.py::test_limits_hold_at_the_border"),
         ("client.fair_task:check_copies", nothing,
          "client/test_copies.py::test_each_copy_is_counted_wherever_it_is"),
         ("client.fair_task:require_rows", nothing,
