@@ -60,9 +60,7 @@ def test_train_refine_goes_on_from_a_model_of_this_schema(folder, capsys):
     ("more", "named"),
     [
         ("--clients 2 --rows-per-user 3", "give one of"),
-        ("--published-split", "--published-split"),
         ("--alpha -1", "alpha"),
-        ("--cohort 5", "cohort = 5"),
         ("--method fedavg --alpha 0.1 --kappa 2", "alpha, kappa"),
         ("--method dp_sgd --secure", "secure"),
         (f"--rows-per-user 2 {PRIVATE} 0.5", "delta = 0.5"),

@@ -10,6 +10,7 @@ from synthfair.compare import compared_methods, federate, round_settings, run_me
 from synthfair.data.bases import Steps
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
+from synthfair.fairness.target import Target
 from synthfair.federated import make_user_data, train_rounds
 from synthfair.release.format import release_bytes
 from synthfair.server.pooling import concatenated
@@ -84,7 +85,7 @@ def test_methods_in_rounds_are_those_of_their_room(clients):
     settings = round_settings("fpfl", config, options)
     model, *_ = train_rounds(make_user_data(rows, clients.user, SCHEMA, settings), settings)
     np.testing.assert_array_equal(np.concatenate(fitted.scores), scores_of(model, clients))
-    assert (fitted.target.by, fitted.target.amounts) == ("tolerance", (1 / 50,))
+    assert fitted.target == Target(by="tolerance", amounts=(1 / 50,))
     assert fitted.cost == (2, 20, 8 * (3 * (rows.x.shape[1] + 1) + 6) * 2 * 20)
 
 
