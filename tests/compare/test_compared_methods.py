@@ -6,7 +6,7 @@ from builders import make_schema, make_table
 from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
-from synthfair.compare import compared_methods, federate, round_settings, run_method
+from synthfair.compare import federate, round_settings, run_method
 from synthfair.data.bases import Steps
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
@@ -138,26 +138,22 @@ def test_constant_has_no_gap_and_the_share_of_the_majority(clients):
     assert found.overall["spd"].value == 0
 
 
-def test_surrogates_are_made_once_a_seed_and_content(clients, monkeypatch):
+def test_surrogates_are_made_once_a_seed_and_content(clients):
     """Two weights share them, with the same results; other rows or another seed have their own."""
-    rows = tuple(Encoded(x, s, -y) for x, s, y in clients.plain)
-    make, seeds, shared = compared_methods.make_surrogates, [], {}
-
-    def counted(each, settings):
-        seeds.append(settings.seed)
-        return make(each, settings)
-
-    monkeypatch.setattr(compared_methods, "make_surrogates", counted)
-    for part, seed, rho, made in (
-        (clients, 0, 0.0, [0]),
-        (federate(PARTS, SCHEMA), 0, 10.0, []),
-        (clients, 1, 10.0, [1]),
-        (clients._replace(plain=rows), 1, 10.0, [1]),
+    other = clients._replace(plain=tuple(Encoded(x, s, -y) for x, s, y in clients.plain))
+    made, shared = None, {}
+    for part, seed, rho, are_there in (
+        (clients, 0, 0.0, False),
+        (federate(PARTS, SCHEMA), 0, 10.0, True),
+        (clients, 1, 10.0, False),
+        (other, 1, 10.0, False),
     ):
-        config, before = sf.DistillConfig(rho_o=rho, seed=seed), len(seeds)
+        config = sf.DistillConfig(rho_o=rho, seed=seed)
         found, fitted = run_method("surrogate", part, config, REPORT, shared=shared)
-        assert seeds[before:] == made
-    alone, expected = run_method("surrogate", part, config, REPORT)
+        (now,) = shared.values()
+        assert (now is made) is are_there
+        made = now
+    alone, expected = run_method("surrogate", other, config, REPORT)
     assert (found.overall, fitted.cost) == (alone.overall, expected.cost)
 
 

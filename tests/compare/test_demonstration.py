@@ -88,7 +88,6 @@ def test_demonstration_writes_to_its_own_folder_anew_and_to_no_other(
     (tmp_path / "mine.csv").touch()
     with pytest.raises(sf.InputError, match="is not empty"):
         demonstrate(tmp_path, lambda *_: None)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
     shutil.copytree(demonstration[1], tmp_path / "again")
     with pytest.raises(NameError, match="load_dataset"):
         demonstrate(tmp_path / "again", lambda *_: None)
