@@ -25,7 +25,6 @@ TABLE = make_table(600).assign(home=lambda t: t["home"].fillna("rent"))
 ROWS = encode(TABLE, SCHEMA)
 COLUMNS = {"town": ["town"], "home": ["home"], "town x home": BOTH}
 X, Y = TABLE[["income", "age"]], TABLE["paid"] == "yes"
-CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, groups_by=BOTH, penalty="selection_rate")
 
 
 def gap_of(decided, columns):
@@ -61,8 +60,8 @@ def test_groups_with_few_rows_are_merged_by_the_first_attribute():
 
 
 def test_records_have_a_column_of_each_attribute():
-    again = records_table(X.to_numpy(), ROWS.s, ROWS.y, SCHEMA)
-    pd.testing.assert_frame_equal(again[list(TABLE)], TABLE, check_dtype=False)
+    again = records_table(X.to_numpy(), ROWS.s, ROWS.y, SCHEMA)[list(TABLE)]
+    pd.testing.assert_frame_equal(again, TABLE, check_dtype=False)
 
 
 @pytest.mark.parametrize("by", [None, ("town",), ("town", "home"), ("home", "town x home")])
@@ -106,31 +105,29 @@ def test_groups_with_few_rows_are_not_compared_by_the_server():
 
 def test_fair_release_by_each_attribute_needs_no_combination():
     few = TABLE[(TABLE["town"] == "a") | (TABLE["home"] != "own")]
-    made = sf.distill_table(few, SCHEMA, CONFIG).release
-    assert made.header.config.groups_by == tuple(BOTH)
+    config = sf.DistillConfig(n_synthetic=24, steps=60, groups_by=BOTH, penalty="selection_rate")
+    assert sf.distill_table(few, SCHEMA, config).release.header.config == config
     with pytest.raises(InputError, match="column 'town x home'"):
-        sf.distill_table(few, SCHEMA, CONFIG.model_copy(update={"groups_by": None}))
+        sf.distill_table(few, SCHEMA, config.replace(groups_by=None))
 
 
-def test_commands_split_train_and_report_by_several(tmp_path, capsys):
-    TABLE.to_csv(tmp_path / "t.csv", index=False)
-    (tmp_path / "s.json").write_text(SCHEMA.with_sensitive("town").to_json())
-    parts, table = tmp_path / "parts", str(tmp_path / "t.csv")
-    split = ["split", table, "--schema", str(tmp_path / "s.json"), "--sensitive", *BOTH]
-    assert main([*split, "--output", str(parts)]) == 0
-    schema = ["--schema", str(parts / "schema.json")]
-    assert parse_schema((parts / "schema.json").read_bytes(), source="s") == SCHEMA
+def test_commands_split_train_and_report_by_several(tmp_path):
+    table, schema = str(tmp_path / "t.csv"), str(tmp_path / "schema.json")
+    TABLE.to_csv(table, index=False)
+    split = ["split", table, "--sensitive", *BOTH, "--output", str(tmp_path), "--force"]
+    (tmp_path / "schema.json").write_text(SCHEMA.with_sensitive("town").to_json())
+    assert main([*split, "--schema", schema]) == 0
+    assert sf.read_schema(schema) == SCHEMA
     surrogate = sf.distill_table(TABLE, SCHEMA, sf.SurrogateConfig(k_min=5)).release
     sf.write_release(surrogate, tmp_path / "r.parquet")
-    serve = ["server", str(tmp_path / "r.parquet"), *schema, "--test", table, "--output"]
-    assert main([*serve, str(tmp_path / "o"), "--groups-by", *BOTH]) == 0
+    serve = ["server", str(tmp_path / "r.parquet"), "--schema", schema]
+    serve += ["--test", table, "--output", str(tmp_path / "o"), "--groups-by"]
+    assert main([*serve, "age"]) == 2
+    assert main([*serve, *BOTH]) == 0
     document = json.loads((tmp_path / "o" / "metrics.json").read_text())
     assert document["groups_by"] == BOTH
     largest = max(abs(document["groupings"][name]["spd"]["value"]) for name in BOTH)
     assert abs(document["spd"]["value"]) == pytest.approx(largest)
-    capsys.readouterr()
-    assert main([*serve, str(tmp_path / "p"), "--groups-by", "age"]) == 2
-    assert "groups_by: 'age'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("array", [False, True])
@@ -144,9 +141,3 @@ def test_estimator_compares_combinations_or_each_by_itself(each, array):
     assert model.gap_ == pytest.approx(max(gaps))
     assert max(gaps) <= 0.08
     assert len(model.groups_) == 6
-
-
-@pytest.mark.parametrize("by", [["sex"], "town"])
-def test_estimator_refuses_what_is_no_grouping(by):
-    with pytest.raises(InputError, match="groups_by"):
-        sf.sklearn.FairLogisticRegression(groups_by=by).fit(X, Y, sensitive_features=TABLE[BOTH])

@@ -4,11 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import sklearn
 from builders import make_table
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OneHotEncoder
 
 import synthfair as sf
@@ -108,34 +106,3 @@ def test_distiller_publishes_no_shares_of_the_rows():
         distiller.fit_resample(X, Y, sensitive_features=TOWN)
     for schema in (distiller.schema_, distiller.release_.header.table_schema):
         assert schema.columns["home"].shares is None
-
-
-def test_imbalanced_pipelines_take_classifier_and_distiller():
-    """A sampler changes the rows, and so the groups are a column; a distiller is a sampler."""
-    pytest.importorskip("imblearn")
-    from imblearn.over_sampling import RandomOverSampler
-    from imblearn.pipeline import make_pipeline
-
-    rng = np.random.default_rng(0)
-    sex = np.where(rng.integers(2, size=400), "woman", "man")
-    x = pd.DataFrame(
-        {"pay": rng.normal(40 + 8 * (sex == "man"), 10), "trend": rng.normal(size=400)}
-    )
-    y = x["pay"] / 10 + x["trend"] + rng.normal(size=400) > 5.5
-
-    def gap(model):
-        rates = pd.Series(model.predict(x)).groupby(sex).mean()
-        return abs(rates["man"] - rates["woman"])
-
-    usual = gap(LogisticRegression().fit(x, y))
-    classifier = FairLogisticRegression(rho=100.0)
-    fair = make_pipeline(RandomOverSampler(random_state=0), classifier)
-    fair.fit(x.assign(sex=sex), y, fairlogisticregression__sensitive_features="sex")
-    assert gap(fair) < usual / 2
-    bounds = {"pay": (0, 100), "trend": (-5, 5)}
-    distiller = Distiller(rho=30, bounds=bounds, n_synthetic=24, steps=400, random_state=0)
-    distilled = make_pipeline(distiller, LogisticRegression(C=1e3, max_iter=1000))
-    with sklearn.config_context(enable_metadata_routing=True):
-        distilled.fit(x, y, sensitive_features=sex)
-    assert gap(distilled) < usual / 2
-    assert (distilled.predict(x) == y).mean() > 0.7
