@@ -13,7 +13,7 @@ import synthfair as sf
 from synthfair.data.bases import Spline, Steps
 from synthfair.data.datasets import dataset_schema
 from synthfair.data.encode import encode, encode_records, expand
-from synthfair.data.schema import Schema, parse_schema
+from synthfair.data.schema import Categorical, Schema, parse_schema
 from synthfair.errors import InputError
 
 PLAIN = make_schema()
