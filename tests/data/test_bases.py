@@ -1,7 +1,5 @@
 """Basis functions and interactions: their values, and models of them that are curves."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +11,7 @@ import synthfair as sf
 from synthfair.data.bases import Spline, Steps
 from synthfair.data.datasets import dataset_schema
 from synthfair.data.encode import encode, encode_records, expand
-from synthfair.data.schema import Categorical, Schema, parse_schema
-from synthfair.errors import InputError
+from synthfair.data.schema import Categorical
 
 PLAIN = make_schema()
 KNOTS = (18.0, 25.0, 40.0, 90.0)
@@ -74,14 +71,8 @@ def test_plain_rows_and_records_expand_to_the_additive_ones():
     place = table["home"].map({"own": 0, "rent": 1, "other": 2}).fillna(3)
     records = np.column_stack([table["income"], table["age"], place])
     np.testing.assert_array_equal(encode_records(records, ADDITIVE), wide)
-    with pytest.raises(InputError, match="plain schema"):
+    with pytest.raises(sf.InputError, match="plain schema"):
         expand(wide, ADDITIVE)
-
-
-def test_schema_without_bases_has_the_hash_that_it_had():
-    """Releases of today's schemas pool with those of yesterday."""
-    assert not {"basis", "interactions"} & set(re.findall(r"\w+", PLAIN.to_json()))
-    assert parse_schema(ADDITIVE.to_json(), source="s.json") == ADDITIVE
 
 
 @pytest.mark.parametrize("name", ["adult", "bank", "dutch", "law_school", "loanapp"])
@@ -119,13 +110,11 @@ def test_surrogate_of_either_schema_trains_a_curve(tmp_path, released):
     assert accuracy(sf.pool_and_train([tmp_path / "a.parquet"], ADDITIVE, server)) > 0.85
 
 
-def test_fair_release_is_of_the_inputs_of_its_schema(tmp_path):
+def test_fair_release_is_of_the_inputs_of_its_schema():
     config = sf.DistillConfig(n_synthetic=60, steps=200, rho_o=0.0, lambda_theta=1e-2)
     release = sf.distill_table(curved_table(600), ADDITIVE, config).release
     assert release.header.names == ADDITIVE.encoded_names
     assert accuracy(sf.pool_and_train({"a": release}, ADDITIVE)) > 0.85
-    with pytest.raises(InputError, match="made with another schema"):
-        sf.pool_and_train({"a": release}, Schema.model_validate(PLAIN.model_dump()))
 
 
 def test_estimator_has_splines_and_interactions():
@@ -135,7 +124,8 @@ def test_estimator_has_splines_and_interactions():
     for y, settings in ((middle, {"basis": "spline"}), (same, {"interactions": [("a", "b")]})):
         line = sf.sklearn.FairLogisticRegression(rho=0).fit(table, y)
         curve = sf.sklearn.FairLogisticRegression(rho=0, C=1e3, **settings).fit(table, y)
-        assert line.score(table, y) < 0.7 < 0.8 < curve.score(table, y)
+        assert line.score(table, y) < 0.7
+        assert curve.score(table, y) > 0.8
         assert curve.coef_.shape[1] == len(curve.encoded_names_)
-    with pytest.raises(InputError, match="basis"):
+    with pytest.raises(sf.InputError, match="basis"):
         sf.sklearn.FairLogisticRegression(rho=0, basis="trees").fit(table, middle)

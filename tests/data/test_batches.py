@@ -7,7 +7,7 @@ from builders import make_schema, make_table
 
 from synthfair.client.fair_task import _compared
 from synthfair.data.batches import MAX_BATCH_ROWS, in_memory
-from synthfair.data.encode import Encoded, encode, in_content_order
+from synthfair.data.encode import Encoded, content_sha256, encode, in_content_order
 from synthfair.distill.problem import make_problem
 from synthfair.fairness.penalties import CovariancePenalty, named_penalty
 from synthfair.release.settings import DistillConfig
@@ -17,10 +17,16 @@ REAL = encode(make_table(n=121), make_schema())
 
 def test_batches_hold_every_row_once():
     many = Encoded(*(np.resize(field, (MAX_BATCH_ROWS + 5, *field.shape[1:])) for field in REAL))
-    sizes = [len(rows.y) for rows in in_memory(many).read()]
-    assert sizes == [MAX_BATCH_ROWS, 5]
+    assert [len(rows.y) for rows in in_memory(many).read()] == [MAX_BATCH_ROWS, 5]
     total = in_memory(many).sum(lambda rows: rows.x.sum(axis=0))
     np.testing.assert_allclose(total, many.x.sum(axis=0))
+
+
+def test_content_is_one_in_any_order_and_parts():
+    parts = [Encoded(*(f[::-1][cut] for f in REAL)) for cut in (slice(9), slice(9, None))]
+    assert content_sha256(parts) == content_sha256([REAL])
+    assert content_sha256([REAL._replace(y=-REAL.y)]) != content_sha256([REAL])
+    assert content_sha256(parts[:1]) != content_sha256(parts[:1] * 2)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -12,15 +12,7 @@ import pooch
 import pytest
 
 from synthfair.data import datasets
-from synthfair.data.datasets import (
-    DATA_VARIABLE,
-    SOURCES,
-    Source,
-    dataset_schema,
-    find_file,
-    load_dataset,
-    published_split,
-)
+from synthfair.data.datasets import DATA_VARIABLE, SOURCES, Source, find_file, load_dataset
 from synthfair.data.encode import Clipping, encode
 from synthfair.errors import InputError
 
@@ -81,19 +73,15 @@ def test_download_is_checked_and_cached(kind, request, server, cache):
 @pytest.mark.parametrize(
     ("kind", "change", "match"),
     [
-        ("served", {"sha256": "0" * 64}, "hash"),
-        ("packed", {"member": "gone.csv"}, "'gone.csv'"),
-        ("packed", {"url": "/table.csv"}, "not a zip"),
-        ("packed", {"url": "/gone.zip"}, f"404 .*{DATA_VARIABLE}"),
-        ("served", {"url": ""}, DATA_VARIABLE),
+        ("served", {"sha256": "0" * 64}, "hash"), ("served", {"url": ""}, DATA_VARIABLE),
+        ("packed", {"member": "gone.csv"}, "'gone.csv'"), ("served", {"member": "x"}, "not a zip"),
+        ("packed", {"url": "http://127.0.0.1:9/all.zip"}, DATA_VARIABLE),
     ],
-)
+)  # fmt: skip
 def test_download_that_is_wrong_is_refused_and_not_stored(kind, change, match, request, cache):
-    source = request.getfixturevalue(kind)
-    if change.get("url"):
-        change = {"url": source.url.rpartition("/")[0] + change["url"]}
+    source = request.getfixturevalue(kind)._replace(**change)
     with pytest.raises(InputError, match=f"(?s)table.csv: not in {cache}.*{match}"):
-        find_file(source._replace(**change))
+        find_file(source)
     assert not [*cache.glob("*")]
 
 
@@ -131,7 +119,7 @@ def test_folder_that_is_named_comes_first_and_is_never_written_to(
 def test_table_that_is_unknown_or_has_no_split_is_refused():
     for name, match in {"nursery": "'nursery': must be one of loanapp", "bank": "'bank'"}.items():
         with pytest.raises(InputError, match=match):
-            published_split(name)
+            datasets.published_split(name)
 
 
 def test_loanapp_has_no_column_that_restates_the_decision():
@@ -156,11 +144,10 @@ def test_public_table_fits_its_schema_and_is_hardly_clipped(name, n):
 
 @pytest.mark.usefixtures("public_tables")
 def test_adult_has_the_published_parts_rates_and_missing_values():
-    train, test, schema = published_split("adult")
+    train, test, schema = datasets.published_split("adult")
     assert (len(train), len(test)) == (32_561, 16_281)
     both, _ = load_dataset("adult")
     pd.testing.assert_frame_equal(both, pd.concat([train, test], ignore_index=True))
-    assert schema.groups == ("Female", "Male")
     rich, complete = both["income"] == ">50K", both.dropna()
     assert rich.mean() == pytest.approx(0.2393, abs=5e-5)  # adult.names
     rates = rich.groupby(both["sex"]).mean()
@@ -169,11 +156,10 @@ def test_adult_has_the_published_parts_rates_and_missing_values():
     missing = {"workclass", "occupation", "native_country"}
     assert missing == set(both.columns[both.isna().any()])
     assert missing == {name for name, c in schema.columns.items() if c.missing == "category"}
-    assert both.duplicated().sum() == 24 + 5 + 23  # within train, within test, of train in test
 
 
 def test_bank_has_two_groups_by_age_with_25_and_60_within(tmp_path):
-    path, schema = tmp_path / "bank.csv", dataset_schema("bank")
+    path, schema = tmp_path / "bank.csv", datasets.dataset_schema("bank")
     path.write_text('"age";"y"\n' + "".join(f'{age};"no"\n' for age in (24, 25, 60, 61)))
     table = datasets.read_bank(path, schema)
     assert list(table["age_25_to_60"]) == ["no", "yes", "yes", "no"]

@@ -11,19 +11,10 @@ from hypothesis import strategies as st
 from own_tables import hospital
 
 import synthfair as sf
-from synthfair.data.draft import (
-    CODES_QUESTION,
-    DECLARED,
-    draft_column,
-    draft_document,
-    find_missing,
-    laid_out,
-    round_bounds,
-)
+from synthfair.data.draft import draft_column, draft_document, find_missing, laid_out, round_bounds
 from synthfair.data.encode import encode, tidied
 from synthfair.data.schema import parse_schema
 from synthfair.data.tables import read_raw_table, read_table
-from synthfair.errors import InputError
 
 TABLE = make_table()
 RNG = np.random.default_rng(0)
@@ -52,7 +43,7 @@ def use_of(entry):
 def test_draft_is_refused_until_it_is_reviewed_and_then_encodes_the_table():
     document = draft()
     assert json.loads(laid_out(document)) == document
-    with pytest.raises(InputError, match="draft"):
+    with pytest.raises(sf.InputError, match="draft"):
         parse_schema(laid_out(document), source="x")
     columns = {f"columns.{name}" for name in TABLE}
     assert {*document["draft"]["to_review"]} == {"description", "missing_values", *columns}
@@ -80,23 +71,19 @@ def test_draft_of_a_frame_and_of_its_file_are_one(tmp_path):
 @pytest.mark.parametrize(
     ("table", "settings", "match"),
     [
-        (TABLE, {"label": "height"}, "label 'height'"),
-        (TABLE, {"sensitive": "paid"}, "'paid' is given twice"),
-        (TABLE, {"positive": ["perhaps"]}, "positive perhaps"),
-        (TABLE, {"positive": ["yes", "no"]}, "positive yes, no"),
-        (TABLE, {"positive": []}, "positive"),
-        (TABLE, {"label": "income"}, "'income': holds 120 values"),
-        (TABLE.assign(town=None), {}, "'town': holds 0 values"),
+        (TABLE, {"label": "height"}, "'height'"), (TABLE, {"sensitive": "paid"}, "'paid' is given"),
+        (TABLE, {"positive": ["perhaps"]}, "perhaps"), (TABLE, {"positive": []}, "positive"),
+        (TABLE, {"positive": ["yes", "no"]}, "yes, no"), (TABLE, {"label": "age"}, "'age': holds"),
+        (TABLE.assign(town=None), {}, "'town': holds 0"), (TABLE.iloc[:0], {}, "no rows"),
         (TABLE.assign(paid="yes"), {}, "'paid': holds 1 values"),
         (TABLE.assign(paid=["NO", "no", "yes"] * 40), {}, "'paid': 'NO' and 'no'"),
         (TABLE.assign(paid=["no t", "not", "yes"] * 40), {}, "'no t' and 'not'"),
         (TABLE.assign(town=["F", "f", "m"] * 40), {}, "'town': 'F' and 'f'"),
         (TABLE.rename(columns={"income": 3}), {}, "column 3"),
-        (TABLE.iloc[:0], {}, "no rows"),
     ],
-)
+)  # fmt: skip
 def test_roles_and_tables_that_cannot_be_are_refused(table, settings, match):
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(sf.InputError, match=match):
         draft(table, **settings)
 
 
@@ -108,11 +95,10 @@ def test_positive_names_a_number(positive, kind):
 
 
 def test_rows_without_group_are_a_group_and_those_without_label_are_left_out():
-    table = TABLE.assign(town=["a", "b", "?"] * 40)
-    assert "'unknown'" in review(table)["columns.town"]
-    schema = completed(draft(table))
+    schema = completed(draft(TABLE.assign(town=["a", "b", "?"] * 40)))
     assert schema.groups == ("a", "b", "unknown")
-    np.testing.assert_array_equal(encode(table.replace("?", None), schema).s, [0, 1, 2] * 40)
+    s = encode(TABLE.assign(town=["a", "b", None] * 40), schema).s
+    np.testing.assert_array_equal(s, [0, 1, 2] * 40)
     assert "40 rows" in review(TABLE.assign(paid=["yes", "no", ""] * 40))["columns.paid"]
     assert draft(TABLE.assign(town="a"))["columns"]["town"]["categories"] == ["a"]
 
@@ -122,29 +108,22 @@ def test_rows_without_group_are_a_group_and_those_without_label_are_left_out():
 DIAGNOSES = np.array([f"V{i}" if i % 3 else f"{i}.1" for i in range(700)])
 OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
 DAYS = pd.date_range("2020-01-01", periods=N)
+CODES = "whole numbers: codes, or"
 THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
 
 
 @pytest.mark.parametrize(
     ("values", "use", "why"),
     [
-        (RNG.integers(17, 91, N), "numeric", "74 whole numbers"),
-        (RNG.integers(2, size=N), "categorical", "2 whole numbers"),
-        (RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"),
-        (RNG.integers(10, size=N), "categorical", f"10 whole numbers: {CODES_QUESTION}"),
-        (RNG.integers(11, size=N), "numeric", f"11 whole numbers: {CODES_QUESTION}"),
-        (np.arange(N) + 5, None, "identifier"),
-        ([f"7590-VH{i}" for i in range(N)], None, "identifiers"),
-        (RNG.permutation(10**6)[:N], "numeric", CODES_QUESTION),
-        (10**18 + np.arange(N) // 2, None, "identifier"),
-        (["No"] * N, None, "holds only 'No'"),
-        ([None] * N, None, "no value"),
-        ([np.int64(7), 7] * N, None, "holds only 7;"),
-        (OFTEN, "grouped", "1%"),
-        ([f"0{i}" for i in RNG.integers(100, 150, N)], "grouped", CODES_QUESTION),
-        (["20095", "01003"] * N, "categorical", CODES_QUESTION),
-        (DAYS, None, "dates"),
-        (DAYS - DAYS[0], None, "durations"),
+        (RNG.integers(17, 91, N), "numeric", "74 whole"), (DAYS, None, "dates"),
+        (RNG.integers(2, size=N), "categorical", "2 whole"), (["No"] * N, None, "only 'No'"),
+        (RNG.integers(10, size=N), "categorical", CODES), (RNG.permutation(10**6)[:N], "numeric", CODES),
+        (RNG.integers(11, size=N), "numeric", CODES), (["20095", "01003"] * N, "categorical", "codes"),
+        (np.arange(N) + 5, None, "identifier"), (10**18 + np.arange(N) // 2, None, "identifier"),
+        ([f"7590-VH{i}" for i in range(N)], None, "identifiers"), ([None] * N, None, "no value"),
+        (RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"), (OFTEN, "grouped", "1%"),
+        ([np.int64(7), 7] * N, None, "only 7;"), (DAYS - DAYS[0], None, "durations"),
+        ([f"0{i}" for i in RNG.integers(100, 150, N)], "grouped", "codes"),
         ([f"{i % 28 + 1}.{i % 12 + 1}.2025" for i in range(N)], None, "dates"),
         ([*map(str, range(40)), "unknown"] * 9, None, "but for 'unknown'"),
         ([*map(str, range(40)), *["dead"] * 9] * 9, None, "but for 'dead'"),
@@ -155,7 +134,7 @@ THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
         ([f"€ {i:,}" for i in range(500, 1500)], None, "write 63606.07"),
         ([f"1\u202f{i},50 EUR" for i in range(100, 999)], None, "write 63606.07"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("as_text", [True, False])
 def test_column_is_drafted_by_what_it_holds(values, use, why, as_text):
     column = pd.Series(values, name="x")
@@ -185,17 +164,12 @@ def test_column_is_what_its_type_and_arguments_say():
         (won.map({True: "b", False: "c"}).astype(listed), {}, list("abc")),
         (won.astype(int), {"categories": [0, 1, 2]}, [0, 1, 2]),
     ]:
-        found = draft_column(column, **settings)
-        assert found == ({"kind": "categorical", "categories": values}, DECLARED)
+        found, _ = draft_column(column, **settings)
+        assert found == {"kind": "categorical", "categories": values}
     visits = pd.Series(RNG.integers(7, size=N))
     assert draft_column(visits, quantities=True)[0]["upper"] == 6
-    entry, cause = draft_column(visits.astype(str), bounds=(0, 10))
-    assert (entry["lower"], entry["upper"], cause) == (0, 10, DECLARED)
-
-
-@pytest.mark.parametrize("name", ["loanamt", "appinc", "atotinc", "cototinc", "hexp"])
-def test_quantity_of_a_public_table_is_no_identifier(name):
-    assert draft_column(sf.load_dataset("loanapp")[0][name])[0]["kind"] == "numeric"
+    entry, _ = draft_column(visits.astype(str), bounds=(0, 10))
+    assert (entry["lower"], entry["upper"]) == (0, 10)
 
 
 def test_additive_draft_has_splines_of_numbers_that_are_no_codes():
@@ -238,8 +212,6 @@ def test_large_table_is_drafted_and_encoded_in_few_calls(tmp_path, calls):
     grouped = [name for name, entry in document["columns"].items() if use_of(entry) == "grouped"]
     assert grouped == ["race", "diag_1", "diag_2", "diag_3"]
     assert len(np.unique(encoded.s)) == 6
-    x = encode(hospital(9).assign(diag_1="new"), schema).x
-    assert (x[:, schema.encoded_names.index("diag_1=other")] == 1).all()
 
 
 PEOPLE = [["50", " Private", " F", " >50K", "Al"], ["38", " Private", " M", " <=50K", "Cy"]]
@@ -264,5 +236,5 @@ def test_header_that_is_a_row_is_refused(names, n_like_values, typed):
     if n_like_values is None:
         assert draft(rows, **roles)["positive"] == ">50K"
     else:
-        with pytest.raises(InputError, match=f"{n_like_values} of its 5 names"):
+        with pytest.raises(sf.InputError, match=f"{n_like_values} of its 5 names"):
             draft(rows, **roles)

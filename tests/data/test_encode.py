@@ -9,16 +9,7 @@ import pytest
 from builders import SCHEMA, TABLE, make_table, with_column
 
 import synthfair as sf
-from synthfair.data.encode import (
-    Clipping,
-    content_sha256,
-    encode,
-    encode_inputs,
-    encode_own,
-    labelled,
-    records_table,
-)
-from synthfair.errors import InputError
+from synthfair.data.encode import Clipping, encode, encode_inputs, encode_own, records_table
 
 ROWS = encode(TABLE, SCHEMA)
 
@@ -52,20 +43,17 @@ def with_value(name, value):
 @pytest.mark.parametrize(
     ("table", "match"),
     [
-        (TABLE.drop(columns="age"), "column 'age' is missing"),
-        (TABLE.assign(shoe=1), "column 'shoe' is not in schema"),
-        (TABLE.head(0), "no rows"),
-        (TABLE.assign(paid=None), "no row has a label"),
+        (TABLE.drop(columns="age"), "'age' is missing"), (TABLE.assign(shoe=1), "'shoe' is not in"),
+        (TABLE.head(0), "no rows"), (TABLE.assign(paid=None), "no row has a label"),
         (with_value("home", "boat"), "'home', row 4: 'boat'.*own, rent, other"),
         (with_value("town", None), "'town', row 4: a missing value"),
         (with_value("age", 17), "'age', row 4: '?17.*from 18 to 90"),
-        (with_value("age", 90.5), "'age', row 4: '?90.5"),
-        (with_value("age", "old"), "'age', row 4: 'old'.*finite number"),
+        (with_value("age", 90.5), "'age', row 4: '?90.5"), (with_value("age", "old"), "'old'"),
         (TABLE.assign(town="z"), "399 more rows"),
     ],
-)
+)  # fmt: skip
 def test_table_that_does_not_fit_is_refused_with_column_row_and_value(table, match):
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(sf.InputError, match=match):
         encode(table, SCHEMA)
 
 
@@ -77,7 +65,7 @@ def test_number_may_be_written_in_many_ways(text):
 
 @pytest.mark.parametrize("text", ["inf", "nan", "0x12", "1,234", "1_2", "True", "--1", np.inf])
 def test_number_that_is_not_finite_is_refused(text):
-    with pytest.raises(InputError, match="'income', row 2"):
+    with pytest.raises(sf.InputError, match="'income', row 2"):
         encode(make_table(2).assign(income=["1", text]), SCHEMA)
 
 
@@ -98,9 +86,6 @@ def test_truths_are_one_however_they_are_spelled(categories, spelled):
     is_true = np.arange(400) % 3 == 0
     (second,) = block_of(TABLE.assign(home=np.where(is_true, *spelled)), schema, "home").T
     np.testing.assert_array_equal(second == (str(categories[1]).lower() in ("true", "1")), is_true)
-    three = with_column(SCHEMA, "home", categories=("true", "false", "x"))
-    with pytest.raises(InputError, match="'TRUE'"):
-        encode(TABLE.assign(home="TRUE"), three)
 
 
 def test_label_of_several_positive_values():
@@ -114,7 +99,7 @@ def test_inputs_need_no_labels_and_no_groups():
     np.testing.assert_equal(encode_inputs(table, SCHEMA), (ROWS.x, ROWS.s))
     blind = encode_inputs(table.drop(columns="town"), SCHEMA, groups=False)
     np.testing.assert_equal(blind, (ROWS.x, 0 * ROWS.s))
-    with pytest.raises(InputError, match="'id'"):
+    with pytest.raises(sf.InputError, match="'id'"):
         encode_inputs(table, SCHEMA, extra_columns=False)
 
 
@@ -134,19 +119,16 @@ def test_unlisted_values_and_missing_ones_stand_for_one_that_is_listed():
 
 
 @pytest.mark.parametrize(
-    ("categories", "shares", "expected"),
-    [
-        (("ill", "well"), None, [0.5]),
-        (("ill", "well"), (0.2, 0.8), [0.8]),
-        (("a", "b", "c"), (0.5, 0.25, 0.25), [0.5, 0.25, 0.25]),
-    ],
+    ("shares", "expected"), [(None, [1 / 3] * 3), ((0.5, 0.25, 0.25), [0.5, 0.25, 0.25])]
 )
-def test_unknown_category_counts_as_each_by_its_share(categories, shares, expected):
+def test_unknown_category_counts_as_each_by_its_share(shares, expected):
     """And never as the first, which of two categories has no indicator."""
     changes = {"unknown": "ignore", "shares": shares, "missing": "refuse"}
-    schema = with_column(SCHEMA, "home", categories=categories, **changes)
-    table = make_table(2).assign(home=["castle", categories[0]])
-    assert block_of(table, schema, "home")[0].tolist() == pytest.approx(expected)
+    table = make_table(2).assign(home=["castle", "own"])
+    schema = with_column(SCHEMA, "home", **changes)
+    assert block_of(table, schema, "home").tolist() == [pytest.approx(expected), [1, 0, 0]]
+    two = with_column(schema, "home", categories=("ill", "own"), shares=shares and (0.2, 0.8))
+    assert block_of(table, two, "home").tolist() == [[0.8 if shares else 0.5], [1]]
     with pytest.warns(UserWarning, match="t: column 'home': 1 of 2 values"):
         encode_own(table, schema, source="t")
 
@@ -157,7 +139,7 @@ def test_unknown_category_counts_as_missing_where_that_has_an_indicator():
     wanted = [[0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
     np.testing.assert_array_equal(block_of(table, schema, "home"), wanted)
     # A surrogate's records have no such value: it would count as another.
-    with pytest.raises(InputError, match="'castle'"):
+    with pytest.raises(sf.InputError, match="'castle'"):
         sf.distill_table(table, schema, sf.SurrogateConfig())
 
 
@@ -172,11 +154,10 @@ def test_rows_without_a_label_are_left_out_and_counted():
     rest = TABLE.drop(index=empty)
     np.testing.assert_equal(encode(table, SCHEMA, clipping=seen), encode(rest, SCHEMA))
     assert (seen.rows, seen.unlabelled) == (397, 3)
-    assert list(labelled(table, SCHEMA).index) == list(rest.index)
     with pytest.warns(UserWarning, match="3 rows have no label"):
         encode_own(table, SCHEMA, source="t")
     table.loc[9, "age"] = 300
-    with pytest.raises(InputError, match="'age', row 10: '300'"):
+    with pytest.raises(sf.InputError, match="'age', row 10: '300'"):
         encode(table, SCHEMA)
 
 
@@ -208,7 +189,7 @@ def test_frame_reads_what_the_schema_calls_missing(kind, spelled):
         np.testing.assert_equal(encode(kind(table.assign(age=age)), schema), ROWS)
 
 
-# Records, and order
+# Records
 
 
 def test_records_are_rows_again_with_nan_where_missing():
@@ -218,14 +199,3 @@ def test_records_are_rows_again_with_nan_where_missing():
     np.testing.assert_equal(encode(table, SCHEMA), ROWS)
     missing = table["home"][table["home"].isna()]
     assert [type(value) for value in missing] == [float] * TABLE["home"].isna().sum()
-
-
-def test_content_is_one_in_any_order_and_batches_and_another_with_other_rows():
-    whole = content_sha256([ROWS])
-    turned = sf.Encoded(*(field[::-1] for field in ROWS))
-    parts = [sf.Encoded(*(field[cut] for field in turned)) for cut in (slice(9), slice(9, None))]
-    assert content_sha256(parts) == whole
-    others = [ROWS._replace(y=-ROWS.y), ROWS._replace(s=1 - ROWS.s), ROWS._replace(x=ROWS.x / 2)]
-    others += [sf.Encoded(*(field[1:] for field in ROWS))]
-    others += [sf.Encoded(*(field[[0, *range(400)]] for field in ROWS))]
-    assert len({whole, *(content_sha256([rows]) for rows in others)}) == 6

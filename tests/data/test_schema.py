@@ -150,7 +150,6 @@ def test_schema_of_the_largest_size_is_read_at_once(calls):
 @pytest.mark.parametrize(
     ("values", "positive", "decisions", "decided"),
     [
-        (["no", "yes"], "yes", ("no", "yes"), ("no", "yes")),
         (["<", ">", "NO"], ">", ("< or NO", ">"), ("negative", ">")),
         (["<", ">", "NO"], ["<", ">"], ("NO", "< or >"), ("NO", "positive")),
         ([0, 1, 2], 1, ("0 or 2", "1"), ("negative", "1")),

@@ -9,7 +9,6 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.bases import Steps
 from synthfair.data.schema import differences, is_within
-from synthfair.errors import InputError
 from synthfair.server import read_releases
 
 GROWN = with_column(SCHEMA, "home", categories=("own", "parents", "rent", "other"))
@@ -29,33 +28,25 @@ def with_first(schema, *first):
 @pytest.mark.parametrize(
     ("released", "given", "within"),
     [
-        (SCHEMA, GROWN, True),
-        (GROWN, SCHEMA, False),
-        (SCHEMA, WIDER, True),
-        (WIDER, SCHEMA, False),
-        (REFUSES, SCHEMA, True),
-        (SCHEMA, REFUSES, False),
+        (SCHEMA, GROWN, True), (GROWN, SCHEMA, False),
+        (SCHEMA, WIDER, True), (WIDER, SCHEMA, False),
+        (SCHEMA, STEPS, True), (STEPS, SCHEMA, False),
+        (REFUSES, SCHEMA, True), (SCHEMA, REFUSES, False),
+        (LISTED, LISTED, True), (LISTED, SCHEMA, False),
         (LISTED, with_column(GROWN, "home", unlisted="other"), False),
-        (LISTED, SCHEMA, False),
-        (SCHEMA, STEPS, True),
-        (STEPS, SCHEMA, False),
         (SCHEMA, SCHEMA.model_copy(update={"positive": "no"}), False),
         (SCHEMA, with_column(SCHEMA, "paid", categories=("no", "later", "yes")), True),
         (SCHEMA, SCHEMA.model_copy(update={"name": "x", "missing_values": ("?",)}), True),
         (with_column(SCHEMA, "home", missing="refuse").with_sensitive("home"), SCHEMA, False),
-        (with_first(SCHEMA, "home"), SCHEMA, True),
     ],
-)
+)  # fmt: skip
 def test_schema_is_within_another_that_allows_as_much(released, given, within):
     assert is_within(released, given) == within
 
 
 def test_differences_name_column_key_and_values():
-    other = with_column(SCHEMA, "age", lower=0.0)
-    other = other.model_copy(update={"columns": other.columns | {"home": other.columns["income"]}})
-    found = "; ".join(differences(other, SCHEMA))
-    assert "column 'age': lower: 0.0 in the release, 18.0 in the schema given" in found
-    assert "column 'home': kind: 'numeric' in the release, 'categorical'" in found
+    (line,) = differences(with_column(SCHEMA, "age", lower=0.0), SCHEMA)
+    assert line == "column 'age': lower: 0.0 in the release, 18.0 in the schema given"
     (line,) = differences(GROWN, SCHEMA)
     assert "['parents'] in the release alone, none in the schema given" in line
 
@@ -95,22 +86,19 @@ def test_records_keep_their_values_by_another_schema(sent, path, given):
         np.testing.assert_array_equal(weight, same)
 
 
-def test_releases_of_a_schema_and_of_the_grown_one_pool(sent, path):
+def test_releases_of_a_schema_and_of_the_grown_one_pool(sent):
     rows = make_table(400, seed=1).replace({"home": {"other": "parents"}})
     newer = sf.distill_table(rows, GROWN, SURROGATE)
     records, _ = sf.pool_records([sent, newer], GROWN)
     assert set(records["home"].dropna()) == {"own", "rent", "other", "parents"}
-    sf.write_release(newer.release, path.with_name("b.parquet"))
-    files = [path, path.with_name("b.parquet")]
-    assert sf.pool_and_train(files, GROWN).theta == sf.pool_and_train([sent, newer], GROWN).theta
-    with pytest.raises(InputError, match=r"'home': categories: \['parents'\]"):
+    with pytest.raises(sf.InputError, match=r"'home': categories: \['parents'\]"):
         sf.pool_records([sent, newer], SCHEMA)
 
 
 def test_fair_release_fits_its_own_schema_alone(fair_release):
-    with pytest.raises(InputError, match=r"client 0: .*'home': categories: .*\['parents'\]"):
+    with pytest.raises(sf.InputError, match=r"client 0: .*'home': categories: .*\['parents'\]"):
         sf.pool_and_train([fair_release], GROWN)
-    with pytest.raises(InputError, match="in another order"):
+    with pytest.raises(sf.InputError, match="in another order"):
         sf.pool_and_train([fair_release], with_first(SCHEMA, "home"))
 
 

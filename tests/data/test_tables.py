@@ -85,14 +85,9 @@ def test_parquet_reads_words_for_missing_whatever_the_type(tmp_path, kind):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "#id,sex\n1,f\n2,m\n",
-        "#id,sex,\n1,f,\n2,m,\n",
-        "#id,sex\n1,f,\n2,m,\n",
-        '#id,sex\n1,"f, or m"\n2,m\n',
-        "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n",
-    ],
-)
+    ["#id,sex\n1,f\n2,m\n", "#id,sex,\n1,f,\n2,m,\n", "#id,sex\n1,f,\n2,m,\n",
+     '#id,sex\n1,"f, or m"\n2,m\n', "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n"],
+)  # fmt: skip
 def test_header_may_begin_as_comments_do(tmp_path, text):
     """No first row becomes the header: it would be published."""
     (tmp_path / "t.csv").write_text(text)
@@ -143,7 +138,6 @@ def test_unreadable_file_is_refused_without_values_of_a_row(tmp_path, content, m
         ("income, monthly;age", "a comma and a semicolon 1 times each"),
         (",".join(f"x{i}" for i in range(10_001)), "10001 columns; at most 10000"),
         (",".join(f"{i:012}" for i in range(100_001)), "longer than 1048576 bytes"),
-        ("a,b" * 5000 + "x" * 2**20, "longer than 1048576 bytes"),
     ],
 )
 def test_header_that_is_none_is_refused_at_once(tmp_path, calls, header, match):
@@ -175,13 +169,10 @@ def test_nested_column_is_refused_unless_it_is_ignored(tmp_path, column):
             read(path)
 
 
-@pytest.mark.parametrize("name", ["loop", "none.csv"])
-def test_path_without_a_table_is_refused(tmp_path, name):
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(InputError, match=name):
-        read_raw_table(tmp_path / name)
-    with pytest.raises(InputError, match="folder without a file"):
-        in_parts(tmp_path)
+def test_path_without_a_table_is_refused(tmp_path):
+    for read in (lambda: read_raw_table(tmp_path / "none.csv"), lambda: in_parts(tmp_path)):
+        with pytest.raises(InputError, match=f"{tmp_path}.*(No such file|without a file)"):
+            read()
 
 
 # Parts
@@ -207,18 +198,16 @@ def test_parts_are_the_whole(tmp_path, kind):
         in_parts(path)
 
 
+BAD = [
+    (b"1,20,own,z,no", "row {}: 'z'"),
+    (b"1,20", "row {}: Expected 5 columns, got 2"),
+    (b"1,20,\xe9,a,no", "column 3: row {}: .*save the table as UTF-8"),
+]
+
+
 @pytest.mark.usefixtures("_small_parts")
-@pytest.mark.parametrize(
-    ("bad", "match"),
-    [
-        (b"1,20,own,z,no", "row {}: 'z'"),
-        (b"1,20", "row {}: Expected 5 columns, got 2"),
-        (b"1,20,\xe9,a,no", "column 3: row {}: .*save the table as UTF-8"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("good", "rows"), [(b'\n1,20,"own\n",a,no\n', 1), (b"1,20,own,a,no", 80)], ids=["lines", "many"]
-)
+@pytest.mark.parametrize(("bad", "match"), BAD)
+@pytest.mark.parametrize(("good", "rows"), [(b'\n1,20,"own\n",a,no\n', 1), (b"1,20,own,a,no", 80)])
 def test_row_1_is_the_first_after_the_header(tmp_path, bad, match, good, rows):
     """A row of several lines is one, empty lines are none."""
     path = tmp_path / "t.csv"
