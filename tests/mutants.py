@@ -137,7 +137,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("federated.engine:add_noise", first_as_it_is,
          "federated/test_engine.py::test_noise_has_the_stated_standard_deviation"),
         ("federated.engine:require_bounded", nothing,
-         "federated/test_engine.py::test_protection_that_protects_nobody_is_refused"),
+         "federated/test_engine.py::test_protection_out_of_range_is_refused"),
         ("federated.clipping:clipped_gradients",
          lambda real: lambda model, params, rows, loss, _clip: real(
              model, params, rows, loss, np.inf
