@@ -54,7 +54,7 @@ def test_page_or_plot_with_another_number_is_seen(kind, number):
 
 
 def test_published_settings_are_those_of_the_paper():
-    """Covariance, a ridge of 1e-3 (1e-4 in figure 2), and inputs x and s, in whose order theta is."""
+    """Covariance, a ridge of 1e-3 (1e-4 in figure 2), and inputs x and s, in this order."""
     kept = {"penalty": "covariance", "lambda_theta": 1e-3, "lambda_x": 1e-4, "group_input": True}
     cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 10.0)
     config = config_of(cell, n_synthetic=16)

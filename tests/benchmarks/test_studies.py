@@ -1,4 +1,4 @@
-"""What studies compute that no page shows: metrics by hand, baselines, published noise, and cuts."""
+"""What studies compute that no page shows: metrics by hand, baselines, published noise, cuts."""
 
 import math
 

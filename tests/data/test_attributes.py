@@ -41,8 +41,8 @@ def test_groups_are_combinations_in_the_order_of_the_columns():
     assert np.array(SCHEMA.groups)[ROWS.s].tolist() == expected
     assert json.loads(SCHEMA.to_json())["sensitive"] == BOTH
     assert parse_schema(SCHEMA.to_json(), source="s") == SCHEMA
-    drafted = draft_document(TABLE, "t", label="paid", positive="yes", sensitive=BOTH)
-    assert drafted["sensitive"] == BOTH
+    roles = {"label": "paid", "positive": "yes", "sensitive": BOTH}
+    assert draft_document(TABLE, "t", **roles)["sensitive"] == BOTH
 
 
 def test_groups_with_few_rows_are_merged_by_the_first_attribute():

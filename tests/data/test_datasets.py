@@ -93,7 +93,7 @@ def test_files_of_a_table_follow_one_another(tmp_path, monkeypatch):
         sources.append(Source(name, hashlib.sha256(text.encode()).hexdigest()))
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
     monkeypatch.setitem(SOURCES, "adult", tuple(sources))
-    table, schema = load_dataset("adult")
+    table, _ = load_dataset("adult")
     assert list(table["income"]) == ["<=50K", ">50K"]
     assert table["workclass"].isna().all()
 

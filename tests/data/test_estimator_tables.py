@@ -1,4 +1,4 @@
-"""Tables that an estimator is given: it reads them as files are read, and as its saved model does."""
+"""Tables that an estimator is given are read as files are, and as its saved model reads them."""
 
 import numpy as np
 import pandas as pd
