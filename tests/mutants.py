@@ -67,7 +67,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda scores, *_, **__: int(np.argmax(scores)),
          "privacy/test_noise.py::test_choice_is_as_likely_as_the_exponential_of_its_score"),
         ("privacy.accounting:mu_of_choice", times(0.5),
-         "surrogate/test_tree_choice.py::test_choice_costs_what_the_worst_pair_does"),
+         "surrogate/test_guarantee.py::test_choice_costs_what_the_worst_pair_does"),
         ("privacy.accounting:epsilon_of", times(0.9),
          "privacy/test_accounting.py::test_a_budget_is_used_up_and_never_exceeded"),
         ("privacy.accounting:delta_of", times(0.5),

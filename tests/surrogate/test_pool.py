@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from builders import SCHEMA, make_schema, make_table, some_release, unlike_tables
+from builders import SCHEMA, make_table, some_release, unlike_tables
+from builders import SCHEMA_OF_3 as OF_3
 from scipy.special import expit
 
 import synthfair as sf
@@ -16,8 +17,6 @@ from synthfair.release.format import write_release
 from synthfair.server.pooling import filled, make_pool, train_pool
 from synthfair.surrogate import GlobalProblem, Price
 from synthfair.surrogate.fair import ridge_of
-
-CONFIG = sf.SurrogateConfig(k_min=5)
 
 
 def made(table, schema=SCHEMA, **settings):
@@ -70,18 +69,6 @@ def test_claim_counts_as_at_most_20_lower_medians(releases, names):
     assert make_pool(releases, SCHEMA).capped == {}
 
 
-def test_room_is_counted_in_columns_of_the_encoding(releases, monkeypatch, tmp_path):
-    """7 encoded columns, a group, a label and a weight; of the file's own 6 there would be room."""
-    cells = 10 * sum(len(release.y) for release in releases.values())
-    for name, release in releases.items():
-        write_release(release, tmp_path / f"{name}.parquet")
-    monkeypatch.setattr("synthfair.server.pooling.MAX_CELLS", cells)
-    assert len(sf.server.read_releases(sorted(tmp_path.iterdir()), SCHEMA)) == 3
-    monkeypatch.setattr("synthfair.server.pooling.MAX_CELLS", cells - 1)
-    with pytest.raises(InputError, match="c2.parquet: .* 10 columns"):
-        sf.server.read_releases(sorted(tmp_path.iterdir()), SCHEMA)
-
-
 def test_model_is_as_fair_as_central_training_where_clients_are_unlike(releases):
     whole = encode(make_table(600), SCHEMA)
     a = np.column_stack([whole.x, np.ones(600)])
@@ -95,27 +82,13 @@ def test_model_is_as_fair_as_central_training_where_clients_are_unlike(releases)
     np.testing.assert_allclose(*gaps, atol=0.03)
 
 
-def test_model_under_a_custom_penalty_is_that_of_the_same_named_one(releases):
-    def total_covariance(scores, rows):
-        return sf.CovariancePenalty()(scores, rows)
-
-    config = sf.ServerConfig(rho=10.0, penalty="selection_rate")
-    own = sf.pool_and_train(releases, SCHEMA, config, penalty=total_covariance)
-    same = sf.pool_and_train(releases, SCHEMA, sf.ServerConfig(rho=10.0))
-    np.testing.assert_allclose(own.theta, same.theta, atol=1e-6)
-
-
 def test_group_that_nobody_has_is_not_compared():
-    """Of three the other two are; of two, only a model without a penalty is left."""
-    table, three = make_table(900), make_schema()
-    towns = three.columns["town"].model_copy(update={"categories": ("a", "b", "green")})
-    three = three.model_copy(update={"columns": {**three.columns, "town": towns}})
-    pooled = make_pool({"c0": made(table, three)}, three, sf.ServerConfig(rho=10.0))
-    two = make_pool({"c0": made(table)}, SCHEMA, sf.ServerConfig(rho=10.0))
-    assert pooled.left_out == ("town=green",)
-    gaps = [train_pool(pooled, three)[1].gap, train_pool(two, SCHEMA)[1].gap]
-    assert gaps[0] == pytest.approx(gaps[1], abs=0.02)
-    only = {"c0": made(table[table["town"] == "a"])}
+    """Of two, only a model without a penalty is left."""
+    table = make_table(900, n_groups=3)
+    three, only = made(table[table["town"] != "c"], OF_3), {"c0": made(table[table["town"] == "a"])}
+    pooled = make_pool({"c0": three}, OF_3, sf.ServerConfig(rho=10.0))
+    assert pooled.left_out == ("town=c",)
+    assert train_pool(pooled, OF_3)[1].gap < 0.1
     with pytest.raises(InputError, match="'town': fewer than two") as refused:
         make_pool(only, SCHEMA)
     assert refused.value.arguments == ("rho",)
@@ -129,13 +102,12 @@ def test_group_that_nobody_has_is_not_compared():
 K_MIN = 50
 
 
-def large_client(seed, lost=30, n=4000):
+def large_client(seed, n=4000):
     """A table in which group b has few rows with "no", as many as are left out."""
     table = make_table(2 * n, seed=seed)
-    small, no = table["town"] == "b", table["paid"] == "no"
-    keep = np.flatnonzero(~small)[: n - 280].tolist()
-    keep += np.flatnonzero(small & no)[:lost].tolist() + np.flatnonzero(small & ~no)[:250].tolist()
-    return table.iloc[keep]
+    cell = 2 * (table["town"] == "b") + (table["paid"] == "yes")
+    most = {0: n, 1: n, 2: 30, 3: 250}
+    return pd.concat([table[cell == c][:rows] for c, rows in most.items()])
 
 
 def weight_of(release, group, label):
