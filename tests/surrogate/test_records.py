@@ -90,20 +90,6 @@ def test_surrogate_has_the_means_and_products_of_the_rows(made):
     assert made.hidden == made.left_out == ()
 
 
-def test_weights_bring_what_a_tree_cannot_hold():
-    """Six numbers with a common part: on a tree, two that are not next to each other depend less."""
-    rng, spec = np.random.default_rng(0), spec_with(**{f"n{i}": NUMBER for i in range(6)})
-    x = (rng.random((20_000, 1)) + rng.random((20_000, 6))) / 2
-    sums = sums_of(Encoded(x, rng.integers(0, 2, 20_000), rng.choice([-1.0, 1.0], 20_000)), spec)
-    errors = []
-    for found in (sums.drawn, surrogate_of(sums, spec)):
-        covariance = np.cov(found.rows(spec.schema).x.T, aweights=found.weight)
-        sd = np.diag(covariance) ** 0.5
-        errors.append(np.abs(covariance / np.outer(sd, sd) - np.corrcoef(x.T)).max())
-    assert errors[0] > 0.2
-    assert errors[1] < 0.1
-
-
 def test_surrogate_is_the_same_of_rows_in_any_order_and_batches(made):
     order, read = np.random.default_rng(0).permutation(len(ROWS.y)), []
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from builders import SCHEMA, make_table, some_release, unlike_tables
+from builders import SCHEMA, make_table, unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main
@@ -14,7 +14,6 @@ from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.release.format import write_release
 from synthfair.server import serve
-from synthfair.server.pooling import train_pool
 
 
 def made(table):
@@ -58,12 +57,6 @@ def test_server_trains_a_fair_model_and_one_without_a_penalty(folder):
         assert value == pytest.approx(free[metric], abs=1e-4)
         assert free["without_penalty"][metric] == free[metric]
     assert abs(fair["spd"]["value"]) < abs(free["spd"]["value"]) - 0.05
-
-
-def test_server_meets_a_gap_that_is_chosen_after_the_upload(folder):
-    assert run(folder, max_gap=0.05).point.gap <= 0.05
-    asked = json.loads((folder / "server" / "metrics.json").read_text())["server"]
-    assert asked["max_gap"] == 0.05
 
 
 def test_frontier_is_written_with_and_without_test_rows(folder):
@@ -118,15 +111,6 @@ def test_server_names_claims_and_estimates(folder, releases):
     assert any("town=b with paid=yes (of 2 releases)" in line for line in run(folder).warnings)
 
 
-def test_server_warns_where_training_without_a_penalty_has_not_converged(folder, monkeypatch):
-    def unfinished(pooled, schema):
-        model, point = train_pool(pooled, schema)
-        return model.model_copy(update={"converged": pooled.config.rho > 0}), point
-
-    monkeypatch.setattr("synthfair.server.pooling.train_pool", unfinished)
-    assert any("without a penalty" in line for line in run(folder, rho=30.0).warnings)
-
-
 def with_records(folder, path, *flags):
     (folder / "server.toml").write_text("max_influence = 5\nmax_spd_influence = 1")
     files = ["--schema", folder / "schema.json", "--output", folder / "server"]
@@ -158,11 +142,3 @@ def test_records_are_refused_before_any_work(folder, capsys, monkeypatch, name):
     assert name in "".join(capsys.readouterr().err.split("\n"))
     assert (folder / "there.parquet").read_text() == "mine"
     assert not (folder / "server" / "model.json").exists()
-
-
-def test_records_are_none_of_fair_releases(folder, capsys):
-    for path in folder.glob("c?.parquet"):
-        path.unlink()
-    write(folder, {"c0": some_release()})
-    assert with_records(folder, folder / "r.parquet") == 2
-    assert "surrogate" in capsys.readouterr().err
