@@ -69,11 +69,8 @@ def test_gap_is_met_and_hardly_more(problem, limit):
 
 def test_gap_is_met_by_the_most_accurate_that_was_tried(monkeypatch):
     problem, tried, point = invented(400), [], GlobalProblem.point
-    monkeypatch.setattr(
-        GlobalProblem,
-        "point",
-        lambda *args, **more: tried.append(point(*args, **more)) or tried[-1],
-    )
+    kept = lambda *args, **more: tried.append(point(*args, **more)) or tried[-1]  # noqa: E731
+    monkeypatch.setattr(GlobalProblem, "point", kept)
     found = problem.meet(0.1)
     met = {each.accuracy for each in tried if each.gap <= 0.1}
     assert len(met) > 1
@@ -91,16 +88,15 @@ def test_gaps_of_all_rows_and_of_each_client_are_met(limits):
     problem = invented(4000, clients=3)
     free, found = problem.solve(0.0), problem.meet(*limits)
     of_all, of_client = limits[0] or 1.0, limits[1]
-    assert free.gap > of_all or free.client_gap > of_client
+    assert max(free.gap / of_all, free.client_gap / of_client) > 1
     assert 0.9 < max(found.gap / of_all, found.client_gap / of_client) <= 1
 
 
-@pytest.mark.parametrize(("max_gap", "least"), [(0.05, 0.66), (0.02, 0.65)])
-def test_gap_does_not_cost_all_accuracy_where_a_pair_is_left_out(max_gap, least):
-    """The path of growing rho alone ends where all are refused: .56 and .53; a constant has .53."""
-    found = loans(RATES, KNOWN).meet(max_gap)
-    assert found.gap <= max_gap
-    assert found.accuracy > least
+def test_gap_does_not_cost_all_accuracy_where_a_pair_is_left_out():
+    """The path of growing rho alone ends where all are refused: .53, as a constant has."""
+    found = loans(RATES, KNOWN).meet(0.02)
+    assert found.gap <= 0.02
+    assert found.accuracy > 0.65
 
 
 def hard(name):

@@ -10,7 +10,6 @@ from builders import SCHEMA, joined, make_table, part, schema_with, silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import chi2
 
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
@@ -20,7 +19,7 @@ from synthfair.privacy.guarantee import make_guarantee
 from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.release.settings import SurrogateConfig
-from synthfair.surrogate.records import TooFewRowsError, find_margins, read_sums, surrogate_of
+from synthfair.surrogate.records import find_margins, most_numbers, read_sums, surrogate_of
 from synthfair.surrogate.sums import SurrogateSpec, TableSums, histograms
 
 NUMBER, MISSING = Numeric(lower=-3.0, upper=5.0), Numeric(lower=0.0, upper=1e4, missing="category")
@@ -114,19 +113,16 @@ def test_sensitivity_is_the_largest_change_of_all_neighbours(schema, relation, b
 
 
 NUMBERS = st.floats(-1e3, 1e3) | st.sampled_from([1e200, np.inf, -np.inf, np.nan])
-ANY_ROWS = st.integers(1, 4).flatmap(
-    lambda n: st.tuples(
-        arrays(float, (n, 7), elements=NUMBERS),  # far outside of the schema, too
-        arrays(int, n, elements=st.integers(0, 1)),
-        arrays(float, n, elements=st.sampled_from([-1.0, 1.0])),
-    )
-)
+ROW = arrays(float, (3, 7), elements=NUMBERS)  # far outside of the schema, too
 
 
 @settings(max_examples=25)
-@given(rows=ANY_ROWS, relation=st.sampled_from(["add_or_remove", "replace"]))
-def test_sensitivity_holds_whatever_a_row_has(rows, relation):
-    whole, config = Encoded(*rows), private(relation=relation)
+@given(
+    x=ROW, cells=st.permutations(range(4)), relation=st.sampled_from(["add_or_remove", "replace"])
+)
+def test_sensitivity_holds_whatever_a_row_has(x, cells, relation):
+    cell, config = np.array(cells[:3]), private(relation=relation)
+    whole = Encoded(x, cell // 2, 2.0 * (cell % 2) - 1)
     neighbour = part(whole, slice(-1))
     with np.errstate(all="ignore"):
         if relation == "replace":
@@ -135,39 +131,6 @@ def test_sensitivity_holds_whatever_a_row_has(rows, relation):
         one, other = (exact_sums(table, SCHEMA, config) for table in (whole, neighbour))
     for stated in make_guarantee(config, SCHEMA).mechanisms:
         assert change(one, other, stated) <= 1 + 1e-12
-
-
-def is_standard(noise):
-    """Whether the variance may be 1; a false alarm once in 1,000,000."""
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], noise.size)
-    return low < (noise**2).sum() < high
-
-
-def test_noise_of_each_sum_is_what_is_stated(monkeypatch):
-    """In whole steps; noise that is 10 % too small, or missing, is caught."""
-    noise = {}
-
-    class Noted(NoisySum):
-        def release(self, total):
-            found, stated = super().release(total), self._mechanism
-            steps = found / stated.grid
-            assert (steps == np.rint(steps)).all()
-            noise.setdefault(stated.name, []).append((steps - total.astype(float)) / stated.steps)
-            return found
-
-    monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", Noted)
-    monkeypatch.setattr("synthfair.surrogate.records.self_play", steep)
-    rows = encode(make_table(2000), SCHEMA)
-    for seed in range(11):
-        sums_of(rows, private(), SCHEMA, seeded(seed))
-    stated = make_guarantee(private(), SCHEMA).mechanisms
-    assert noise.keys() == {mechanism.name for mechanism in stated} - {"tree"}
-    every = {name: np.concatenate(found).astype(float) for name, found in noise.items()}
-    for values in every.values():
-        assert is_standard(values)
-        assert not is_standard(0.5 * values)
-        assert len(np.unique(values)) == values.size  # each number has its own
-    assert not is_standard(0.9 * np.concatenate([*every.values()]))
 
 
 LARGE = encode(make_table(4000), SCHEMA)
@@ -210,7 +173,7 @@ def test_cell_below_k_min_is_hidden_and_alone_refused(rows, is_hidden):
         return find_margins(answers, counts.reshape(4, -1), spec).strata.hidden.tolist()
 
     assert hidden(few | (LARGE.s == 0)) == [False, False, True, is_hidden]
-    with pytest.raises(TooFewRowsError, match="k_min = 50") if is_hidden else nullcontext():
+    with pytest.raises(InputError, match="k_min = 50") if is_hidden else nullcontext():
         assert hidden(few) == [True, True, True, False]
 
 
@@ -221,6 +184,7 @@ def test_surrogate_with_little_noise_is_near_the_rows():
                          (part(LARGE, LARGE.s == 0), ((1, -1.0), (1, 1.0)))):  # fmt: skip
         found = made_of(rows, epsilon=20.0)
         assert found.hidden == hidden
+        assert found.records.size + 3 * len(found.s) <= most_numbers(SCHEMA)
         for s, y in product((0, 1), (-1.0, 1.0)):
             real, here = rows.x[(rows.s == s) & (rows.y == y)], (found.s == s) & (found.y == y)
             x, weight = found.rows(SCHEMA).x[here], found.weight[here]

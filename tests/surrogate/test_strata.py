@@ -111,31 +111,15 @@ def test_levels_tell_a_hidden_cell_that_may_have_fewer_than_half_of_k_min(most, 
     assert tells(margins, one_way, pairs, spec) is told
 
 
-def sums_of_few(copy, monkeypatch):
-    """Rows of two towns, of which one has twenty that are paid; a column copies another."""
-    monkeypatch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
-    table = make_table(900)
-    few = table.index[(table.town == "b") & (table.paid == "yes")][20:]
-    table = table.drop(index=few).reset_index(drop=True)
-    table["twin"] = np.where(table[copy] == table[copy].iloc[0], "u", "v")
-    schema = schema_with(twin=TWIN, **SCHEMA.features)
-    rows, spec = sf.encode(table, schema), SurrogateSpec(sf.SurrogateConfig(), schema)
-    sums = read_sums(TableSums(in_memory(rows), spec), spec)
-    return rows, spec, sums, surrogate_of(sums, spec)
-
-
-@pytest.mark.parametrize("copy", ["town", "paid"])
-def test_block_is_none_where_a_column_tells_group_or_label(copy, monkeypatch):
-    _, _, sums, surrogate = sums_of_few(copy, monkeypatch)
-    assert not len(sums.margins.strata.tilted)
-    assert surrogate.left_out == ((1, 1.0),)
-    assert not ((surrogate.s == 1) & (surrogate.y == 1)).any()
-
-
 def test_block_has_the_sums_of_labels_and_of_groups(monkeypatch):
-    rows, spec, _, surrogate = sums_of_few("home", monkeypatch)
+    """Of two towns, of which one has twenty rows that are paid."""
+    monkeypatch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
+    table, spec = make_table(900), SurrogateSpec(sf.SurrogateConfig(), SCHEMA)
+    few = table.index[(table.town == "b") & (table.paid == "yes")][20:]
+    rows = sf.encode(table.drop(index=few), SCHEMA)
+    surrogate = surrogate_of(read_sums(TableSums(in_memory(rows), spec), spec), spec)
     assert (surrogate.hidden, surrogate.left_out) == (((1, 1.0),), ())
-    made, moments = surrogate.rows(spec.schema), moment_terms(spec.columns, rows.x)
+    made, moments = surrogate.rows(SCHEMA), moment_terms(spec.columns, rows.x)
     terms, every = moment_terms(spec.columns, made.x), np.arange(moments.shape[1])
     alone = squares_and_means(len(spec.columns.numbers))  # no sum links columns over a group
     for real, drawn, linked in ((rows.y, made.y, every), (rows.s, made.s, alone)):

@@ -8,7 +8,7 @@ from synthfair.data.encode import encode
 from synthfair.surrogate import sums
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.sums import SUM_GRID, on_grid
-from synthfair.surrogate.tables import few_levels, make_margins, make_strata, split_tables
+from synthfair.surrogate.tables import few_levels, make_margins, make_strata
 
 PAIRS = [(0, 1), (0, 2), (1, 2), (2, 0)]
 ROWS, COLUMNS = encode(make_table(400), SCHEMA), Columns.of(SCHEMA, private=True)
@@ -69,8 +69,3 @@ def test_sum_is_that_of_a_loop_and_adds_up_over_batches(statistic, expected, rou
     cut = np.split(np.random.default_rng(1).permutation(400), [1, 100, 100])
     parts = [statistic.of(part(ROWS, i), on_grid) for i in cut]
     np.testing.assert_array_equal(sum(parts), whole)
-
-
-def test_tables_are_split_by_pair():
-    tables = split_tables(looped_tables(MARGINS), MARGINS, PAIRS)
-    np.testing.assert_array_equal(tables[2, 0], tables[0, 2].swapaxes(1, 2))
