@@ -17,7 +17,6 @@ from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.plan import gap_variance
 
 KINDS = pytest.mark.parametrize("kind", [RandomizedValue, LaplaceValue])
-PARTS = st.lists(st.tuples(st.floats(0.1, 1), st.floats(-1, 1)), min_size=2, max_size=5)
 
 
 def moments(m, shares, means, power, squares):
@@ -32,13 +31,12 @@ def moments(m, shares, means, power, squares):
 
 def expected(m, clients, shares, means, squares=1.0):
     given = np.array(shares), np.array(means)
-    return estimate.Tally(
-        clients, *(clients * moments(m, *given, power, squares) for power in range(3))
-    )
+    sums = [clients * moments(m, *given, power, squares) for power in range(3)]
+    return estimate.Tally(clients, *sums)
 
 
 @KINDS
-@given(parts=PARTS)
+@given(parts=st.lists(st.tuples(st.floats(0.1, 1), st.floats(-1, 1)), min_size=2, max_size=5))
 def test_estimates_of_expected_reports_are_the_truth_second_minus_first(kind, parts):
     shares, means = np.array(parts).T / np.array([[sum(p for p, _ in parts)], [1]])
     m = kind(len(parts), 1.0, 1.5)
@@ -86,18 +84,6 @@ def test_gap_variance_is_that_of_the_estimator_by_central_differences(kind):
     assert found == pytest.approx(variance, rel=1e-6)
 
 
-def test_intervals_of_known_shares_away_from_the_ends_are_normal():
-    m, shares = RandomizedValue(2, 1.0, 1.0), np.array([0.6, 0.4])
-    one = expected(m, 10**7, shares, (0.3, -0.2))
-    means = estimate.estimate_means(one, m, shares)
-    scale = m.keep * m.gain * shares
-    error = ((one.squares / 10**7 / scale**2).sum() - 0.5**2) ** 0.5 / 10**3.5
-    assert means.gap_variance(0, 1) == pytest.approx(error**2)
-    limits = estimate.limits_of_means(one, m, means, 1.96)
-    found = estimate.gap_interval(0, 1, means, limits)
-    assert found == pytest.approx((-0.5 - 1.96 * error, -0.5 + 1.96 * error), abs=0.01 * error)
-
-
 def test_intervals_of_a_group_that_may_be_empty_are_the_whole_range():
     m = RandomizedValue(2, 1.0, 1.0)
     one = expected(m, 20_000, (0.99, 0.01), (0.8, 0.3))
@@ -108,14 +94,13 @@ def test_intervals_of_a_group_that_may_be_empty_are_the_whole_range():
         assert np.isinf(limits).tolist() == [[False, is_open]] * 2
         assert estimate.gap_interval(0, 1, means, limits) == (-2.0, 2.0) or not is_open
     (gap,) = estimated(expected(m, 20_000, (1.01, -0.01), (0.0, 0.0)), m).gaps
-    assert np.isnan(gap.value)
-    assert (gap.low, gap.high) == (-2.0, 2.0)
+    assert (gap.value, gap.low, gap.high) == pytest.approx((np.nan, -2, 2), nan_ok=True)
 
 
 @pytest.mark.parametrize(("errors", "warned"), [(3.9, False), (4.1, True)])
 def test_warnings_of_shares_begin_beyond_four_standard_errors(errors, warned):
     m, n = RandomizedValue(2, 1.0, 1.0), 10**8
-    share = -errors * m.share_variance(np.array([0.0]), n)[0] ** 0.5
+    share = -errors * (m.change * m.keep / n) ** 0.5 / (m.keep - m.change)
     lines = estimated(expected(m, n, (1 - share, share), (0.0, 0.0)), m).warnings
     assert any("share" in line for line in lines) == warned
 
@@ -131,13 +116,11 @@ def test_warnings_of_means_are_of_those_outside_their_range(kind, mean):
 @KINDS
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_warnings_of_reports_without_noise_or_of_the_other_mechanism(kind, epsilon):
-    rng, m = np.random.default_rng(0), kind(2, epsilon, epsilon)
-    group = rng.choice(2, 20_000, p=(0.7, 0.3))
+    m, group = kind(2, epsilon, epsilon), np.arange(20_000) % 3 // 2
     assert estimated(estimate.tally(group, 1.0 - 2 * group, 2), m).warnings
     (other,) = {RandomizedValue, LaplaceValue} - {kind}
     reports = expected(other(2, epsilon, epsilon), 20_000, (0.7, 0.3), (0.2, -0.4))
-    (line,) = estimated(reports, m).warnings
-    assert line.startswith("values")
+    assert [line[:6] for line in estimated(reports, m).warnings] == ["values"]
 
 
 def test_estimates_that_cannot_be_are_refused():
@@ -145,6 +128,5 @@ def test_estimates_that_cannot_be_are_refused():
     for clients, confidence, said in ((1, 0.95, "reports"), (9, 1.0, "confidence"), (9, 0, "conf")):
         with pytest.raises(InputError, match=said):
             estimated(expected(m, clients, (0.5, 0.5), (0, 0)), m, confidence=confidence)
-    for shares in ([0.5, 0.6], [1.0], [1.5, -0.5]):
-        with pytest.raises(InputError, match="shares"):
-            estimate.require_shares(shares, 2)
+    with pytest.raises(InputError, match="shares"):
+        estimate.require_shares([1.5, -0.5], 2)

@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from synthfair.fairness.metrics import Scored
-from synthfair.measure.gaps_file import gaps_of_counts, noisy_counts
-from synthfair.privacy.noise import seeded
+from synthfair.measure.gaps_file import gaps_of_counts
 
 COUNTS = np.array([[[900, 100], [850, 150]], [[60, 40], [50, 50]]])
 """[group, label -1 and +1, decision -1 and +1]."""
-
-
-def test_noisy_counts_are_of_rows_by_group_label_and_decision():
-    s, y, d = (np.repeat(part.ravel(), COUNTS.ravel()) for part in np.indices((2, 2, 2)))
-    found = noisy_counts(Scored(2.0 * y - 1, 2.0 * d - 1, s), 100.0, seeded(0))
-    np.testing.assert_array_equal(found, COUNTS)
 
 
 def limits(misses, hits, *, epsilon, sites, confidence):

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -83,8 +83,7 @@ def test_theorem_4_3_is_caught(k):
     outputs = np.array([20.0, 400.0])
     kept, changed = (stats.laplace(0, scale).logpdf(outputs) for scale in (2.0, k))
     near, far = np.abs(kept - changed)
-    claimed = max(1.0, math.log(2 / k), math.log(k / 2) + 1 / k + 0.5)
-    assert far > near + 50 > claimed
+    assert far > near + 50
 
 
 @KINDS
@@ -120,47 +119,27 @@ def test_laplace_values_are_rounded_to_the_grid_at_random_and_without_bias(monke
 
 
 @pytest.mark.parametrize("v", [-1.0, -0.4, 1.0])
-def test_moments_of_values_are_those_of_scipy(v):
-    low, high = randomized_outputs(2, 1.0, 1.5, 0, v)[0] / keep_probability(2, 1.0)
-    report, square = stats.laplace(v, 2 / 1.5), np.array(v**2)
-    for m, moments in (
-        (RandomizedValue(2, 1.0, 1.5), [high - low, 1, high - low]),
-        (LaplaceValue(2, 1.0, 1.5), [report.moment(power) for power in (1, 2, 3)]),
-    ):
-        found = m.gain * v, m.noisy_square(square), m.noisy_cube(np.array(v), square)
-        assert found == pytest.approx(moments)
-        assert m.changed_square == pytest.approx(m.noisy_square(square * 0))
-    spread = report.moment(4) - report.moment(2) ** 2 + (0.25 if abs(v) == 1 else 0)
+def test_laplace_moments_are_those_of_scipy(v):
+    m, report, square = LaplaceValue(2, 1.0, 1.5), stats.laplace(v, 2 / 1.5), np.array(v**2)
+    found = m.gain * v, m.noisy_square(square), m.noisy_cube(np.array(v), square)
+    assert found == pytest.approx([report.moment(power) for power in (1, 2, 3)])
+    spread = report.moment(4) - report.moment(2) ** 2 + 0.25
     assert spread <= m.square_variance * (1 + 1e-9)
     assert abs(v) < 1 or spread == pytest.approx(m.square_variance)
 
 
-@given(st.integers(2, 9), st.floats(0.01, 5), st.lists(st.floats(0.01, 1), min_size=9, max_size=9))
-def test_shares_are_unbiased_with_the_variance_of_a_multinomial(d, epsilon, parts):
-    a, p = keep_probability(d, epsilon), np.array(parts[:d]) / sum(parts[:d])
-    m, q = RandomizedValue(d, epsilon, 1.0), (1 - a) / (d - 1)
-    reported = a * p + q * (1 - p)
-    np.testing.assert_allclose(m.shares(reported), p, atol=1e-12)
-    variance = stats.multinomial(300, reported).cov().diagonal() / (300 * (a - q)) ** 2
-    np.testing.assert_allclose(m.share_variance(p, 300), variance, rtol=1e-9)
-
-
 @KINDS
-@settings(max_examples=40)
-@given(
-    d=st.integers(2, 9),
-    budgets=st.tuples(st.floats(0.01, 20), st.floats(0.01, 20)),
-    clients=st.lists(st.tuples(st.integers(0, 8), st.floats(-1, 1)), min_size=1, max_size=30),
-)
-def test_reports_stay_in_the_stated_domain(kind, d, budgets, clients):
+@given(clients=st.lists(st.tuples(st.integers(0, 2), st.floats(-1, 1)), min_size=1, max_size=30))
+def test_reports_stay_in_the_stated_domain(kind, clients):
     group, value = (np.array(part) for part in zip(*clients, strict=True))
-    m = kind(d, *budgets)
-    reported, noisy = m.perturb(group % d, value, system_entropy)
-    assert set(reported) <= set(range(d))
-    assert m.possible(noisy).all()
+    m = kind(3, 0.5, 2.0)
+    reported, noisy = m.perturb(group, value, system_entropy)
+    assert set(reported) <= {0, 1, 2}
+    assert m.possible(np.append(noisy, m.limit)).all()
     grid = getattr(m, "steps", 1)
     np.testing.assert_array_equal(np.rint(noisy * grid) / grid, noisy)
-    assert not m.possible(np.array([np.nan, np.inf, 1.0001 * m.limit])).any()
+    beyond = np.array([np.nan, np.inf, np.nextafter(m.limit, np.inf), -1e300])
+    assert not m.possible(beyond).any()
 
 
 @KINDS

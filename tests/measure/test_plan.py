@@ -1,7 +1,6 @@
 """Plans: the best split of epsilon, the hardest values, and two of three numbers give the third."""
 
 import itertools
-import math
 from functools import partial
 
 import numpy as np
@@ -31,24 +30,6 @@ def test_split_uses_the_budget_and_beats_a_grid(kind, epsilon, d):
     assert loss(best) <= min(loss(m) for m in pairs if m.epsilon <= epsilon) * (1 + 1e-6)
 
 
-def hardest(m):
-    return planning.largest_variance(m, np.array([0.02, 0.6]) / m.groups, 1)
-
-
-def near_the_middle(m):
-    return planning.gap_variance(m, 1, np.full(2, 0.5), np.zeros(2), np.full(2, 0.01))
-
-
-@pytest.mark.parametrize(
-    ("loss", "d", "epsilon", "best"),
-    [(hardest, 2, 0.1, "randomized"), (hardest, 3, 3.0, "randomized"),
-     (hardest, 20, 29.0, "randomized"), (near_the_middle, 2, 6.0, "laplace")],
-)  # fmt: skip
-def test_split_of_one_bit_beats_laplace_but_for_values_near_the_middle(loss, d, epsilon, best):
-    errors = {kind: loss(planning.best_split(kind, d, epsilon, loss)) for kind in MECHANISMS}
-    assert min(errors, key=lambda kind: errors[kind]) == best
-
-
 def test_hardest_means_are_the_hardest_of_all_and_may_lie_on_an_edge():
     rng = np.random.default_rng(0)
     for _ in range(60):
@@ -57,17 +38,14 @@ def test_hardest_means_are_the_hardest_of_all_and_may_lie_on_an_edge():
         some = planning.gap_variance(m, 1, shares[:2], means, rng.uniform(means**2, 1))
         assert some <= planning.largest_variance(m, shares[:2], 1) * (1 + 1e-9)
     m, shares = RandomizedValue(3, 1.1838, 4.4922), np.array([0.2436, 0.7505])
-    hardest = max(
-        planning.hardest_means(m, shares),
-        key=lambda means: planning.gap_variance(m, 1, shares, means),
-    )
-    assert 0 < min(map(abs, hardest)) < 1
+    found = planning.hardest_means(m, shares)
+    variances = [planning.gap_variance(m, 1, shares, means) for means in found]
+    assert 0 < min(abs(found[np.argmax(variances)])) < 1
 
 
 @pytest.mark.parametrize("shares", [(0.7, 0.3), (0.1, 0.6, 0.3)])
 def test_plan_has_the_precision_of_the_hardest_pair_whatever_its_order(shares):
     plan = planning.plan_gap(shares, epsilon=2.0, precision=0.1)
-    assert plan.mechanism.epsilon <= 2.0
     assert planning.plan_gap(sorted(shares), epsilon=2.0, precision=0.1) == plan
     widths = []
     for low, high in itertools.product((-1.0, 0.0, 0.9, 1.0), repeat=2):
@@ -91,20 +69,16 @@ def test_plan_of_two_numbers_gives_the_third_and_back():
 
 def test_plan_is_of_the_groups_that_are_compared():
     shares, wanted = (0.45, 0.45, 0.1), {"epsilon": 1.0, "precision": 0.1}
-    some, every = (
-        planning.plan_gap(shares, compared=(0, 1), **wanted),
-        planning.plan_gap(shares, **wanted),
-    )
+    every = planning.plan_gap(shares, **wanted)
+    some = planning.plan_gap(shares, compared=(0, 1), **wanted)
     assert some.clients < every.clients / 5
     assert some.mechanism.groups == 3
-    hundreds = planning.plan_gap([1 / 500] * 500, clients=10**9, epsilon=2.0)  # not of all pairs
-    assert hundreds.precision < 2
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"epsilon": 0.0}, "epsilon"), ({"epsilon": math.nan}, "epsilon"), ({"epsilon": 501}, "eps"),
+        ({"epsilon": 0.0}, "epsilon"), ({"epsilon": np.nan}, "epsilon"), ({"epsilon": 501}, "eps"),
         ({"clients": 1}, "clients"), ({"clients": None}, "two of"), ({"confidence": 1.0}, "confid"),
         ({"shares": (0.5, 0.6)}, "shares"), ({"compared": (0,)}, "compare"),
         ({"precision": 0.1}, "two of"), ({"epsilon": None, "precision": 2.0}, "precision"),
