@@ -89,6 +89,22 @@ SCHEMA, SCHEMA_OF_3 = make_schema(), make_schema(3)
 TABLE, TABLE_OF_3 = make_table(400), make_table(600, n_groups=3)
 """The two tables of a session, for tests to which the number of rows is nothing; not changed."""
 
+
+def schema_with(**features):
+    """That schema with other features."""
+    roles = {name: SCHEMA.columns[name] for name in ("town", "paid")}
+    return SCHEMA.model_copy(update={"columns": features | roles})
+
+
+def part(rows, keep):
+    """Some encoded rows, by a mask, a slice or indices."""
+    return sf.Encoded(*(field[keep] for field in rows))
+
+
+def joined(*parts):
+    return sf.Encoded(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
 QUICK = sf.DistillConfig(n_synthetic=24, steps=60)
 """Settings that distil them in a moment. Others of as many synthetic rows share a compilation."""
 
