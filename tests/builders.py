@@ -62,6 +62,12 @@ def make_schema(n_groups: int = 2) -> Schema:
     )
 
 
+def with_column(schema: Schema, name: str, **changes) -> Schema:
+    """The schema with a column changed; nothing is checked."""
+    column = schema.columns[name].model_copy(update=changes)
+    return schema.model_copy(update={"columns": schema.columns | {name: column}})
+
+
 def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:
     """Rows of that schema in which the label depends on income and on the group."""
     rng = np.random.default_rng(seed)
@@ -82,6 +88,22 @@ def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:
 SCHEMA, SCHEMA_OF_3 = make_schema(), make_schema(3)
 TABLE, TABLE_OF_3 = make_table(400), make_table(600, n_groups=3)
 """The two tables of a session, for tests to which the number of rows is nothing; not changed."""
+
+
+def schema_with(**features):
+    """That schema with other features."""
+    roles = {name: SCHEMA.columns[name] for name in ("town", "paid")}
+    return SCHEMA.model_copy(update={"columns": features | roles})
+
+
+def part(rows, keep):
+    """Some encoded rows, by a mask, a slice or indices."""
+    return sf.Encoded(*(field[keep] for field in rows))
+
+
+def joined(*parts):
+    return sf.Encoded(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
 
 QUICK = sf.DistillConfig(n_synthetic=24, steps=60)
 """Settings that distil them in a moment. Others of as many synthetic rows share a compilation."""
