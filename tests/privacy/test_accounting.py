@@ -149,6 +149,12 @@ def test_sums_of_several_kinds_are_composed():
     assert accounting.common_noise(halves, 1.0, 1e-5) == pytest.approx(whole.noise(1.0, 1e-5))
 
 
+@pytest.mark.parametrize("sums", [POISSON, FIXED])
+def test_delta_and_epsilon_of_samples_are_inverse(sums):
+    composition = Composition.of([(sums, 2.0)])
+    assert composition.delta(composition.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-2)
+
+
 @pytest.mark.parametrize(("sample", "times"), [(0, 1), (11, 1), (5, 0)])
 def test_sums_that_cannot_be_are_refused(sample, times):
     with pytest.raises(InputError, match=f"sample = {sample}|rounds = {times}"):

@@ -89,7 +89,6 @@ HOSTILE = {
     "altered": (change(b"r.parquet", b"q.parquet"), 2),
     "louder": (change(b'"noise":10.0', b'"noise":0.01'), 1),
     "empty": (lambda lines: [b"{}", *lines[1:]], 1),
-    "binary": (lambda lines: [b"\xff", *lines[1:]], 1),
     "cut": (lambda lines: [lines[0][:50], *lines[1:]], 1),
     "twice the key": (change(b"{", b'{"time":"0",'), 1),
     "not a number": (change(b'"epsilon":1.0', b'"epsilon":NaN'), 1),

@@ -47,7 +47,7 @@ REFUSED = {
     "unreadable": (made(SWAPPED), "cannot be decrypted"),  # signed by the client
     "stranger": (made(TASK.model_copy(update={"client_keys": OPEN}), STRANGER), "does not know"),
     "unsigned": (UPLOAD[:-64] + bytes(64), f"not signed by the client {FIRST.hex()}"),
-    "other share": (UPLOAD[:120] + bytes(1) + UPLOAD[121:], "altered"),
+    "other share": (UPLOAD[:120] + bytes([UPLOAD[120] ^ 1]) + UPLOAD[121:], "altered"),
     "signed by another": (UPLOAD[:-64] + KEYS[1].sign(UPLOAD[:-64]), "not signed"),
     "passed on": (passed_on(), f"client {SECOND.hex()}: cannot be decrypted"),
 }
