@@ -14,7 +14,7 @@ def upper(errors, total, confidence):
 
 
 def audited_epsilon(
-    outcomes, without_row, with_row, noise=system_entropy, runs=RUNS, confidence=CONFIDENCE
+    outcomes, without_row, with_row, noise=system_entropy, *, runs=RUNS, confidence=CONFIDENCE
 ):
     """A lower bound on epsilon that is wrong with chance 2 (1 - confidence) at most.
 
