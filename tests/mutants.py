@@ -4,6 +4,7 @@ Each mutant puts a wrong function in the place of one of the package, everywhere
 imported, and runs its test, which must fail. The file is not collected by itself.
 """
 
+import html
 import importlib
 import sys
 from collections.abc import Callable
@@ -201,7 +202,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("distill.problem:outer_excess", always(0.0),
          "distill/test_problem.py::test_excess_estimates_how_far_the_optimum_is"),
         ("surrogate.fair:ridge_of", times(2.0),
-         "compare/test_compare.py::test_central_training_has_the_ridge_of_scikit_learn"),
+         "compare/test_compared_methods.py::test_central_and_local_are_ridge_regressions_of_all_and_of_own_rows"),
         ("fairness.intervals:rate_interval",
          lambda real: lambda hits, size: real(4 * hits, 4 * size),
          "fairness/test_intervals.py::test_rate_interval_is_scipys_exact_one"),
@@ -226,6 +227,20 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "postprocess/test_histogram.py::test_coins_are_the_first_53_bits_of_a_hash"),
         ("postprocess.histogram:require_rows", nothing,
          "postprocess/test_thresholds.py::test_thresholds_of_a_group_without_rows_that_are_compared_are_refused"),
+        # What is shown
+        ("report.words:render",
+         lambda real: lambda name, **values: html.unescape(real(name, **values)),
+         "report/test_page.py::test_names_that_are_hostile_are_shown_and_not_run"),
+        ("report.result_tables:metrics_table",
+         lambda real: lambda title, parts, *more, **looks: real(title, [*parts][::-1], *more, **looks),
+         "report/test_page.py::test_page_has_the_numbers_of_metrics_json"),
+        ("report.answer:one_label", always(None),
+         "report/test_answer.py::test_model_that_selects_nobody_is_not_usable_and_the_last_choice"),
+        ("compare.compared_methods:server_config",
+         lambda real: lambda config: real(config).model_copy(update={"rho": config.rho_o / 2}),
+         "compare/test_compared_methods.py::test_single_shot_and_surrogate_pool_the_releases_of_each_client"),
+        ("sklearn.estimator:to_units", first_as_it_is,
+         "sklearn/test_distiller.py::test_encoder_makes_the_columns_of_the_rows"),
     )
 )  # fmt: skip
 
