@@ -18,7 +18,7 @@ ALL = [0, 1, 2, 3, 4, 5]
 BORDERS = {
     # rows of cells; those with records, hidden and left out; groups in the block
     "cells of k_min": ([50, 0, 50, 900], [0, 2, 3], [], [], 0),
-    "cell below": ([49, 80, 90, 300, 500, 600], ALL, [0], [], 2),
+    "cell below": ([49, 80, 90, 300, 50, 600], ALL, [0], [], 2),
     "group below": ([24, 25, 60, 70, 500, 500], [2, 3, 4, 5], [], [0, 1], 0),
     "group of k_min": ([24, 26, 60, 70, 500, 500], ALL, [0, 1], [], 2),
     "label below: one joins": ([20, 80, 29, 300, 400, 600], ALL, [0, 2], [], 3),
