@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from builders import NAMES
+from builders import NAMES, resigned
 from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 from sum_world import ADDERS, SumWorld
 
@@ -128,17 +128,18 @@ def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
 
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_part_that_is_none_is_refused(world, what):
-    world.post(other := world.channel())
-    north, channel = world.answer(other.asked[0])[1], world.channel()
+    channel, sent = world.channel(), {}
 
-    def changed(content):
+    def altered(name, message):
+        content = sent.setdefault(name, message.carried)
         half = len(content) // 2
-        return {"junk": bytes(2 * half), "short": content[:-1], "the other site's": north,
-                "swapped": content[half:] + content[:half]}[what]  # fmt: skip
+        found = {"junk": bytes(2 * half), "short": content[:-1], "the other site's": sent["north"],
+                 "swapped": content[half:] + content[:half]}  # fmt: skip
+        return resigned(world, name, message, found[what]) if name == "south" else message
 
-    channel.on_way = world.altering("south", changed)
+    channel.on_way = altered
     with pytest.raises(TooFewError, match="south: refused"):
-        world.post(channel, bins=12)
+        world.post(channel)
 
 
 # Reports of rounds
