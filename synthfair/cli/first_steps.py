@@ -198,7 +198,7 @@ def schema(
     Args:
         table: The table, CSV or Parquet.
         label: The column with the label.
-        positive: The label's values that are positive.
+        positive: The label's values that are positive; of a label of numbers, ">= 10" or "< 10".
         sensitive: The column with the groups; of several, groups are all combinations.
         missing: Texts that mean that a value is missing, beside empty, NA, N/A, NaN, null, ? and a
             dot.
