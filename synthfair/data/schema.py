@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, pairwise, product
 from math import prod
 from os import PathLike
@@ -633,9 +633,24 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
 
 def differences(released: Schema, given: Schema) -> list[str]:
     """Return the differences between the schema of a release and the given one, by column."""
+    names = "in the release", "in the schema given"
+    return document_differences(released.document, given.document, names)
+
+
+def document_differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
+) -> list[str]:
+    """Return the differences between two schemas as JSON, a line for each key of a column.
+
+    Args:
+        first: the one.
+        second: the other.
+        names: what lies where, as in "in the release".
+    """
     lines, documents = [], []
-    for document in (released.document, given.document):
+    for document in map(dict, (first, second)):
         columns = {f"column {name!r}": column for name, column in document.pop("columns").items()}
+        document.pop("draft", None)
         documents.append({"schema": document} | columns)
     for place in documents[0] | documents[1]:
         old, new = (document.get(place, {}) for document in documents)
@@ -644,8 +659,8 @@ def differences(released: Schema, given: Schema) -> list[str]:
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            first, second = ("none" if v in ((), []) else repr(v)[:200] for v in values)
-            where = f"{first} in the release{only}, {second} in the schema given{only}"
+            shares = ("none" if v in ((), []) else repr(v)[:200] for v in values)
+            where = ", ".join(f"{v} {name}{only}" for v, name in zip(shares, names, strict=True))
             lines.append(f"{place}: {key}: {where}")
     return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
 
