@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from synthfair.data.draft import CODES_QUESTION, round_bounds
 from synthfair.data.schema import MAX_SCHEMA_BYTES, Schema, document_differences, shown
@@ -30,8 +30,8 @@ class DraftFile(Checked):
     positive: Any
     sensitive: Any
     columns: dict[str, dict[str, Any]]
-    ignored: list[str] = []
-    missing_values: list[str] = []
+    ignored: list[str] = Field(default_factory=list)
+    missing_values: list[str] = Field(default_factory=list)
 
 
 def read_draft(path: Path) -> dict[str, Any]:
