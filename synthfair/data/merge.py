@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from synthfair.data.draft import CODES_QUESTION, round_bounds
 from synthfair.data.schema import MAX_SCHEMA_BYTES, Schema, document_differences, shown
@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 class DraftFile(Checked):
     """A schema, or a draft of one whose attribute may have one group alone."""
 
-    model_config = {"extra": "allow"}
+    model_config = ConfigDict(extra="allow")
 
     label: str
     positive: Any
