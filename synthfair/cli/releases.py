@@ -56,7 +56,7 @@ def inspect(
     plot: Path | None = None,
     force: Force = False,
 ) -> None:
-    r"""Show what a release file holds and claims, before it is sent or after it came, and verify it.
+    r"""Show what a release file holds and claims, before it is sent or after, and verify it.
 
     The sha256 of its content and its signature, if it has one, are verified in any case; the
     schema and the clients' public keys where they are given. Exits with 2 where anything does not
