@@ -62,6 +62,12 @@ def make_schema(n_groups: int = 2) -> Schema:
     )
 
 
+def with_column(schema: Schema, name: str, **changes) -> Schema:
+    """The schema with a column changed; nothing is checked."""
+    column = schema.columns[name].model_copy(update=changes)
+    return schema.model_copy(update={"columns": schema.columns | {name: column}})
+
+
 def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:
     """Rows of that schema in which the label depends on income and on the group."""
     rng = np.random.default_rng(seed)

@@ -1,11 +1,13 @@
-"""Rows of two groups, and a small network, for tests of methods that take noisy steps."""
+"""Rows of two groups, and small models, for tests of methods in rounds."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import make_users
+from synthfair.postprocess import RowWeights
 
 NETWORK = Perceptron(3, (5, 4))
 
@@ -35,3 +37,18 @@ def rows_of(n=60, seed=0):
 def users_of(*sizes, gap=1.0):
     owner = np.repeat(np.arange(len(sizes)), sizes)
     return make_users(*make(len(owner), gap=gap), owner)
+
+
+def weights_for(schema, by_pair=((1.0, 3.0), (2.0, 1.0), (1.0, 1.0))):
+    """Weights of rows by group and label -1 or +1."""
+    return RowWeights(
+        schema_hash=schema.hash,
+        groups=schema.groups,
+        method="published",
+        weights=by_pair[: len(schema.groups)],
+    )
+
+
+def flat(tree):
+    """All numbers of params."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])

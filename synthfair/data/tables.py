@@ -294,7 +294,7 @@ def _frame(rows: pa.Table, schema: Schema | None) -> pd.DataFrame:
     for i, column in enumerate(rows.schema):
         if column.name.strip() in names and re.search("binary|view", str(column.type)):
             rows = rows.set_column(i, column.name, rows.column(i).cast(pa.large_string()))
-    table = rows.to_pandas(ignore_metadata=True)
+    table = rows.replace_schema_metadata().to_pandas()  # pandas' metadata may be broken
     if _TRAILING in table:
         filled = table.pop(_TRAILING).astype("string").str.strip().fillna("") != ""
         if filled.any():

@@ -1,139 +1,99 @@
-"""Federated averaging, where its answer is known."""
+"""Federated averaging, against its algorithm in NumPy and the optimum by scikit-learn."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import make_schema, make_table
-from small_problem import make_rows
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression as SklearnRegression
+from two_group_rows import make
 
-from synthfair.data.encode import encode
-from synthfair.distill.losses import regularized_loss
-from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.engine import UNPROTECTED, Protection, run
-from synthfair.federated.fedavg import MAX_SETTLED_DRIFT, FedAvg, FedAvgRecord, safe_rate
+from synthfair.federated.fedavg import FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
-from synthfair.model import LinearModel, Rows
 
-PENALTY = CovariancePenalty()
+A, S, Y = make(80)
+OWNER = np.repeat([0, 1], [50, 30])
+USERS, EVERYONE = make_users(A, S, Y, OWNER), Cohorts(2, 2)
+BY_PAIR = np.array([[1.0, 3.0], [2.0, 1.0]])  # weights of rows by group and label
+W = BY_PAIR[S, (Y > 0).astype(int)]
+RHO, RIDGE = 20.0, 3.0
 
-
-def client(seed, n):
-    real = encode(make_table(n=n, seed=seed), make_schema())
-    return make_rows(real, n_groups=2, intercept=True)
-
-
-def pooled(clients):
-    return Rows(*(jnp.concatenate(parts) for parts in zip(*(c[:3] for c in clients), strict=True)))
-
-
-CLIENTS = [client(0, 150), client(1, 40)]
-N_INPUTS = CLIENTS[0].a.shape[1]
-
-
-def users_of(clients):
-    owner = np.repeat(np.arange(len(clients)), [len(c.y) for c in clients])
-    return make_users(*map(np.asarray, pooled(clients)[:3]), owner)
+METHOD = FedAvg(
+    model=LogisticRegression(3),
+    learning_rate=0.3,
+    local_steps=3,
+    penalty=CovariancePenalty(),
+    rho=RHO,
+    lambda_theta=RIDGE,
+    row_weights=jnp.asarray(BY_PAIR),
+)
 
 
-def average(clients, *, rounds, protection=UNPROTECTED, **settings):
-    users = users_of(clients)
-    algorithm = FedAvg(model=LogisticRegression(N_INPUTS), lambda_theta=1.0, **settings)
-    curved = algorithm.bound(local_steps=1, clip=None)  # which do not matter to it
-    algorithm = algorithm.bound(learning_rate=float(safe_rate(curved, users)))
-    everyone = Cohorts(len(users), len(users))
-    return run(algorithm, users, everyone, rounds=rounds, seed=0, protection=protection)
+def user_terms(user, theta):
+    """A user's sum of weights, and its gradient and Hessian of loss, ridge and penalty."""
+    mine = user == OWNER
+    a, s, y, w = A[mine], S[mine], Y[mine], W[mine]
+    total, p = w.sum(), expit(-y * (a @ theta))
+    slope = (w * (s - w @ s / total)) @ a / total  # of the covariance
+    gradient = -(w * y * p) @ a / total + RIDGE / 9 * theta + RHO * (slope @ theta) * slope
+    hessian = (a.T * (w * p * (1 - p))) @ a / total + RIDGE / 9 * np.eye(3)
+    return total, gradient, hessian + RHO * np.outer(slope, slope)
 
 
-def slope(clients, params, rho=0.0):
-    """Of the pooled clients' problem: 0 at its optimum."""
+@pytest.mark.parametrize("clip", [None, 0.05])
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_fedavg_rounds_are_the_algorithm(clip, momentum):
+    """Users count by their weights of rows; where they are clipped, alike."""
+    protection = UNPROTECTED if clip is None else Protection(clip)
+    method = METHOD.bound(momentum=momentum, clip=clip)
+    done = run(method, USERS, EVERYONE, rounds=4, seed=0, protection=protection)
 
-    @jax.jit
-    @jax.grad
-    def gradient(params):
-        rows = pooled(clients)
-        unfair = PENALTY(LinearModel().scores(params, rows.a), rows) if rho else 0.0
-        return regularized_loss(LinearModel(), params, rows, 1.0) + rho * unfair
-
-    return np.abs(gradient(params)).max()
-
-
-def test_one_local_step_is_central_gradient_descent_for_users_of_any_size():
-    """Without penalty the mean of the users' losses by rows is the loss of the pooled rows."""
-    found = average(CLIENTS, rounds=5000, local_steps=1)
-    assert slope(CLIENTS, found.state.params) < 1e-6
-
-
-def test_one_client_is_local_training_with_the_penalty():
-    found = average(CLIENTS[:1], rounds=3000, penalty=PENALTY, rho=10.0)
-    assert slope(CLIENTS[:1], found.state.params, rho=10.0) < 1e-5
-
-
-def test_with_momentum_it_settles_where_it_does_without_and_sooner():
-    """A steep penalty makes steps short."""
-    settings = {"penalty": PENALTY, "rho": 100.0}
-    plain = average(CLIENTS, rounds=10_000, **settings).state.params
-    ends = [average(CLIENTS, rounds=500, momentum=m, **settings).state.params for m in (0.0, 0.9)]
-    far = [np.linalg.norm(end - plain) for end in ends]
-    assert far[1] < 1e-4 < far[0] / 5
+    theta, velocity, drift, norms = np.zeros(3), np.zeros(3), [], []
+    for _ in range(4):
+        changes, counts = [], []
+        for user in (0, 1):
+            end = theta
+            for _ in range(3):
+                weight, gradient, _ = user_terms(user, end)
+                end = end - 0.3 * gradient
+            norms.append(np.linalg.norm(end - theta))
+            factor = 1.0 if clip is None else min(1.0, clip / norms[-1])
+            changes.append(factor * (end - theta))
+            counts.append(weight if clip is None else 1.0)
+        mean = np.average(changes, axis=0, weights=counts)
+        velocity = momentum * velocity + mean
+        theta = theta + velocity
+        drift.append(np.linalg.norm(mean) / (0.3 * 3))
+    np.testing.assert_allclose(done.state.params, theta, rtol=1e-9)
+    np.testing.assert_allclose(done.history.drift, drift, rtol=1e-9)
+    assert clip is None or max(norms) > clip
 
 
-def test_what_passes_its_optimum_at_full_speed_has_not_settled():
-    """Where the users' changes cancel, momentum goes on, and the drift grows again."""
-    drift = average(CLIENTS, rounds=1500, momentum=0.98).history.drift
-    small = np.flatnonzero(drift <= MAX_SETTLED_DRIFT)
-    passing = next(i for i in small if i + 1 not in small) + 1
-    method = FedAvg(cohorts=Cohorts(2, 2))
-    assert not method.converged(FedAvgRecord(drift[:passing]))
-    assert method.converged(FedAvgRecord(drift))
+def test_fedavg_of_one_local_step_ends_at_the_central_optimum():
+    method = FedAvg(model=LogisticRegression(3), local_steps=1, momentum=0.9, lambda_theta=RIDGE)
+    done = run(method, USERS, EVERYONE, rounds=300, seed=0)
+    central = SklearnRegression(C=9 / (RIDGE * len(Y)), fit_intercept=False, tol=1e-10).fit(A, Y)
+    np.testing.assert_allclose(done.state.params, central.coef_[0], atol=1e-6)
+    assert method.bound(cohorts=EVERYONE).converged(done.history)
 
 
-def test_users_who_differ_end_elsewhere_with_local_steps_and_settle():
-    clients = [CLIENTS[0], CLIENTS[1]._replace(y=-CLIENTS[1].y)]
-    one, many = (average(clients, rounds=2000, local_steps=steps) for steps in (1, 5))
-    assert slope(clients, many.state.params) > 10 * slope(clients, one.state.params)
-    assert many.history.drift[-1] == pytest.approx(0, abs=1e-4)
-
-
-@pytest.mark.parametrize(("clip", "weights"), [(None, [150, 40]), (1.0, [1, 1])])
-def test_users_count_by_their_rows_or_alike(clip, weights):
-    """After one step from zeros, and however the smaller user's rows are padded."""
-    algorithm = FedAvg(
-        model=LogisticRegression(N_INPUTS),
-        learning_rate=0.1,
-        local_steps=1,
-        lambda_theta=1.0,
-        penalty=PENALTY,
-        rho=5.0,
-    )
-    slope = jax.jit(jax.grad(algorithm.objective))
-    rows = [UserRows(c.a, c.s[:, None], c.y, jnp.ones(len(c.y))) for c in CLIENTS]
-    alone = [slope(jnp.zeros(N_INPUTS), own) for own in rows]
-    users, algorithm = users_of(CLIENTS), algorithm.bound(clip=clip)
-    found = run(algorithm, users, Cohorts(2, 2), rounds=1, seed=0).state.params
-    np.testing.assert_allclose(found, -0.1 * np.average(alone, axis=0, weights=weights), rtol=1e-9)
-
-
-def test_no_user_moves_the_model_further_than_the_clip_allows():
-    protection = Protection(clip=1e-3)
-    done = average(CLIENTS, rounds=1, local_steps=1, clip=1e-3, protection=protection)
-    moved = float(jnp.linalg.norm(done.state.params))
-    assert 0.5e-3 < moved <= 1e-3 * (1 + 1e-9)  # nothing but the change is clipped
+def test_fedavg_safe_rate_is_one_over_the_largest_curvature_of_a_user():
+    largest = max(np.linalg.eigvalsh(user_terms(user, np.zeros(3))[2]).max() for user in (0, 1))
+    assert float(safe_rate(METHOD, USERS)) == pytest.approx(1 / largest)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("drift", "more", "settled"),
     [
-        {"learning_rate": 0.0},
-        {"rho": -1.0},
-        {"lambda_theta": float("nan")},
-        {"local_steps": 0},
-        {"momentum": 1.0},
+        ([1.0] * 95 + [1e-3] * 5, {}, True),
+        ([1.0] * 95 + [1e-4] * 4 + [1.1e-3], {}, False),
+        ([1e-4] * 95 + [2e-3] + [1e-4] * 4, {}, False),  # it has passed its optimum
+        ([1e-4] * 100, {"cohorts": Cohorts(3, 2)}, None),
+        ([1e-4] * 100, {"protection": Protection(1.0, 0.1)}, None),
     ],
 )
-def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        FedAvg(**wrong)
+def test_fedavg_has_converged_where_its_drift_stays_small(drift, more, settled):
+    method = METHOD.bound(**({"cohorts": EVERYONE} | more))
+    assert method.converged(FedAvgRecord(np.array(drift))) is settled

@@ -1,13 +1,13 @@
 """What leaves a site is a function of what it declares: other rows, the same bytes.
 
 Each answer is made twice, with the noise held fixed, from tables that differ in what the answer
-does not declare; bytes, sizes, names and codes must be the same. Kits and report pages read no
-table: test_deploy_kit.py makes kits before there are any, and a page has its numbers from files.
+does not declare; bytes, sizes, names and codes must be the same.
 """
 
+import copy
 import hashlib
 import json
-from types import SimpleNamespace
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -26,14 +26,14 @@ from synthfair.secure.part import count_table
 SCHEMA = make_schema(3).model_copy(update={"ignored": ("note",)})
 FAIR = sf.DistillConfig(n_synthetic=24, steps=20)
 SURROGATE = sf.SurrogateConfig(k_min=20)
-PRIVATE = {"epsilon": 4.0, "delta": 1e-3}
+PRIVATE = [one.model_copy(update={"epsilon": 4.0, "delta": 1e-3}) for one in (FAIR, SURROGATE)]
 
 
-def some_table():
+def some_table(few=7):
     """Rows of three groups, the last of which has few."""
     rows = make_table(400, n_groups=3)
-    few = rows[rows.town == "c"].head(7)
-    return pd.concat([rows[rows.town != "c"], few], ignore_index=True).assign(note="")
+    small = rows[rows.town == "c"].head(few)
+    return pd.concat([rows[rows.town != "c"], small], ignore_index=True).assign(note="")
 
 
 def shuffled(rows):
@@ -42,97 +42,67 @@ def shuffled(rows):
     return mixed.assign(note=[f"person {i}" for i in range(len(rows))])
 
 
-def another_of_few(rows):
-    """One row more in a cell that is left out, with values of its own."""
-    return pd.concat([rows, rows[rows.town == "c"].head(1).assign(income=99.0, home="other")])
+CHANGES = {
+    "order": shuffled(some_table()),
+    "another of few": pd.concat([some_table(), some_table(1).tail(1).assign(income=99.0)]),
+    "others of few": some_table().assign(age=lambda rows: rows.age.where(rows.town != "c", 33)),
+    "none of few": some_table(0),
+}
+"""Of which a surrogate declares nothing; the other releases declare nothing of the first."""
 
 
-def others_of_few(rows):
-    return rows.assign(income=np.where(rows.town == "c", 3.0, rows.income))
-
-
-def none_of_few(rows):
-    return rows[rows.town != "c"]
-
-
-FEW = [another_of_few, others_of_few, none_of_few]
-
-
-def next_larger(rows):
-    """The town whose sums are told together with those of the small one."""
-    return rows[rows.town != "c"].town.value_counts().idxmin()
-
-
-def hidden_pair(some=4):
-    """Rows of which a town has few that are paid: sums by label and by town are in their place.
-
-    For each of a few rows, another one has the same values but for town and label; ``some`` have
-    exchanged their labels.
-    """
-    rows = make_table(600, n_groups=3)
-    paid, town = rows.paid == "yes", rows.town == "c"
-    rows = rows[~town | ~paid].reset_index(drop=True).assign(note="")
-    one = rows.index[(rows.town == "c")][:8]
-    other = rows.index[(rows.town == next_larger(rows)) & (rows.paid == "yes")][:8]
-    features = ["income", "age", "home"]
-    rows.loc[other, features] = rows.loc[one, features].to_numpy()
-    rows.loc[one[:some], "paid"], rows.loc[other[:some], "paid"] = "yes", "no"
-    return rows
-
-
-def test_sums_by_label_and_by_group_hide_how_often_a_pair_occurs(tmp_path):
-    sent = [released(hidden_pair(some), SURROGATE, tmp_path / str(some)) for some in (4, 1, 8)]
-    assert sent[1] == sent[0] == sent[2]
-    one_more = pd.concat([hidden_pair(), hidden_pair().tail(9)])
-    assert released(one_more, SURROGATE, tmp_path / "more") != sent[0]
-
-
-def released(rows, config, folder, **options):
+def released(rows, config, folder):
     """The file that the command writes."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     rows.to_csv(folder / "rows.csv", index=False)
     (folder / "schema.json").write_text(SCHEMA.to_json())
     paths = folder / "rows.csv", folder / "schema.json", folder / "sent.parquet"
-    distill_file(*paths, config, **options)
+    noise_seed = 3 if config.epsilon else None
+    distill_file(*paths, config, noise_seed=noise_seed, force=True, again=True)
     return paths[2].read_bytes()
 
 
-def private(config):
-    return config.model_copy(update=PRIVATE)
-
-
 @pytest.mark.parametrize(
-    ("config", "changes", "options"),
-    [
-        (FAIR, [shuffled], {}),
-        (private(FAIR), [shuffled], {"noise_seed": 3}),
-        (SURROGATE, [shuffled, *FEW], {}),
-        (private(SURROGATE), [shuffled], {"noise_seed": 3}),
-    ],
-    ids=["fair", "private fair", "surrogate", "private surrogate"],
+    ("config", "changes"),
+    [(SURROGATE, CHANGES), *((config, ["order"]) for config in (FAIR, *PRIVATE))],
 )
-def test_a_release_does_not_depend_on_what_it_does_not_declare(config, changes, options, tmp_path):
-    sent = released(some_table(), config, tmp_path / "given", **options)
+def test_release_does_not_depend_on_what_it_does_not_declare(config, changes, tmp_path):
+    sent = released(some_table(), config, tmp_path)
     for change in changes:
-        other = released(change(some_table()), config, tmp_path / change.__name__, **options)
-        assert other == sent, change.__name__
-    richer = some_table().assign(income=lambda t: np.minimum(t.income + 9, 100))  # declared
-    assert released(richer, config, tmp_path / "richer", **options) != sent
+        assert released(CHANGES[change], config, tmp_path) == sent, change
+    richer = some_table().assign(income=lambda rows: np.minimum(rows.income + 9, 100))  # declared
+    assert released(richer, config, tmp_path) != sent
 
 
-def test_a_seed_that_depends_on_cells_that_are_left_out_is_seen(monkeypatch, tmp_path):
-    """Planted: a seed by the number of all rows."""
-    sent = []
-    for change in (shuffled, another_of_few):
-        rows = change(some_table())
-        by_all_rows = len(rows)
-        planted = SimpleNamespace(crc32=lambda *_, seed=by_all_rows: seed)
-        monkeypatch.setattr("synthfair.surrogate.records.zlib", planted)
-        sent.append(released(rows, SURROGATE, tmp_path / change.__name__))
-    assert sent[0] != sent[1]
+def hidden_pair(exchanged=4):
+    """Rows of which a town has few that are paid: sums by label and by town are in their place.
+
+    For each of eight rows of that town, another one of the town whose sums are told together with
+    it has the same values but for town and label; some have exchanged their labels.
+    """
+    rows = make_table(600, n_groups=3).assign(note="")
+    rows = rows[(rows.town != "c") | (rows.paid == "no")].reset_index(drop=True)
+    partner = rows[rows.town != "c"].town.value_counts().idxmin()
+    one = rows.index[rows.town == "c"][:8]
+    other = rows.index[(rows.town == partner) & (rows.paid == "yes")][:8]
+    for name in ("income", "age", "home"):
+        rows.loc[other, name] = rows.loc[one, name].to_numpy()
+    rows.loc[one[:exchanged], "paid"], rows.loc[other[:exchanged], "paid"] = "yes", "no"
+    return rows
+
+
+def test_release_of_sums_by_label_and_by_group_hides_how_often_a_pair_occurs(tmp_path):
+    sent = [released(hidden_pair(number), SURROGATE, tmp_path) for number in (4, 1, 8)]
+    assert sent[1] == sent[0] == sent[2]
+    more = pd.concat([hidden_pair(), hidden_pair().tail(9)])
+    assert released(more, SURROGATE, tmp_path) != sent[0]
 
 
 COLLECTION = make_collection((*"abc", NO_VALUE), sf.measure.best_split("randomized", 4, 1.0))
+
+COUNTS = sf.secure.GroupCounts(
+    schema_hash=SCHEMA.hash, groups=("a", "b", "c"), epsilon=1.0, rows_per_client=500
+)
 
 
 def scored(rows):
@@ -140,51 +110,39 @@ def scored(rows):
     return Scored(y, x[:, 0] - 0.5, s, 3)
 
 
-def counts(rows):
-    what = sf.secure.GroupCounts(
-        schema_hash=SCHEMA.hash, groups=tuple("abc"), epsilon=1.0, rows_per_client=500
-    )
-    return count_table(what, rows, SCHEMA)
+def counts(rows, what=COUNTS, user_column=None):
+    return count_table(what, rows, SCHEMA, user_column=user_column)
 
 
 def user_counts(rows):
     """At most two rows of each person, of some hundred that have more."""
-    what = sf.secure.GroupCounts(
-        schema_hash=SCHEMA.hash, groups=tuple("abc"), epsilon=1.0, rows_per_client=500,
-        unit="user", rows_per_user=2,
-    )  # fmt: skip
-    person = rows.income.round().astype(int)
-    return count_table(what, rows.assign(person=person), SCHEMA, user_column="person")
+    what = COUNTS.model_copy(update={"unit": "user", "rows_per_user": 2})
+    return counts(rows.assign(person=rows.income.round().astype(int)), what, "person")
 
 
-def reports(rows):
-    return perturb_rates(COLLECTION, scored(rows), tuple("abc"), "true_positive_rate",
-                         source=seeded(3))  # fmt: skip
+def reports(rows, collection=COLLECTION):
+    named = tuple("abc"), "true_positive_rate"
+    return perturb_rates(collection, scored(rows), *named, source=seeded(3))
 
 
 def sums(rows):
     """A client's parts of the sums of a surrogate of all clients, before noise."""
-    config = private(SURROGATE)
+    asked = sf.secure.next_sums([], PRIVATE[1], SCHEMA, clients=2)
     encoded = in_memory(sf.encode(rows, SCHEMA))
-    return np.concatenate([
-        sf.secure.client_sums(what)(encoded)
-        for what in sf.secure.next_sums([], config, SCHEMA, clients=2)
-    ])  # fmt: skip
+    return np.concatenate([sf.secure.client_sums(what)(encoded) for what in asked])
 
 
 @pytest.mark.parametrize("answer", [counts, user_counts, sums, reports])
-def test_counts_and_reports_do_not_depend_on_the_order_of_rows(answer):
+def test_answer_does_not_depend_on_the_order_of_rows(answer):
     assert list(answer(shuffled(some_table()))) == list(answer(some_table()))
 
 
 def test_reports_do_not_come_in_the_order_of_their_groups():
-    """Each of 15 reports of one group beside 15 of another: in order with chance 2 / C(30, 15)."""
-    rows = scored(some_table()[lambda t: t.town != "c"].groupby("town").head(15))
+    """Some 30 reports of one group beside 30 of another: in order with chance below 1e-15."""
+    rows = some_table(0).query("paid == 'yes'").groupby("town").head(30)
     almost_open = make_collection((*"abc", NO_VALUE), sf.measure.RandomizedValue(4, 28.0, 28.0))
-    found = perturb_rates(almost_open, rows._replace(y=np.ones(30)), tuple("abc"),
-                          "true_positive_rate", source=seeded(3))  # fmt: skip
-    groups = [report.group for report in found]
-    assert sorted(groups) == ["a"] * 15 + ["b"] * 15
+    groups = [report.group for report in reports(rows, almost_open)]
+    assert sorted(groups) == ["a"] * 30 + ["b"] * 30
     assert groups not in (sorted(groups), sorted(groups)[::-1])
 
 
@@ -193,26 +151,13 @@ PRIVATE_TRAIN = {"method": "fpfl", "rounds": 2, "learning_rate": 0.5, "alpha": 0
                  "multiplier_rate": 1.0, "clip": 0.5, "epsilon": 2.0, "delta": 1e-3}  # fmt: skip
 
 
-def carried(folder, change, settings, keys):
+def carried(world, settings):
     """Digests and codes of all that the two sites of a federation answer."""
-    folder.mkdir()
-    world, found = World(folder, rows=120), []
-    keys = keys or folder
-    for name in NAMES:
-        world.limit(name, most_rounds=50)
-        if "epsilon" in settings:
-            world.bound(name)
-        for key in (f"{name}/local/{name}.key", f"keys/{name}.pub"):  # signatures are the same
-            content = (keys / key).read_bytes()
-            (folder / key).write_bytes(content)
-        path = folder / name / "rows.csv"
-        change(pd.read_csv(path)).to_csv(path, index=False)
-    channel = InProcess({name: world.site(name) for name in NAMES})
+    channel, found = InProcess({name: world.site(name) for name in NAMES}), []
 
     def on_way(site, message):
         said = json.loads(message.text)
-        digest = hashlib.sha256(message.carried).hexdigest()
-        found.append((site, digest, (said["code"], sorted(said))))
+        found.append((site, hashlib.sha256(message.carried).digest(), said["code"], sorted(said)))
         return message
 
     channel.on_way = on_way
@@ -220,22 +165,24 @@ def carried(folder, change, settings, keys):
         world.run(channel)
     else:
         job = TrainJob(train=settings, least_rows=120, most_rows=300)
-        run_train(world.federation(channel), job, folder / "server", folder / "out")
+        run_train(world.federation(channel), job, world.folder / "server", world.folder / "out")
     return found
 
 
-@pytest.mark.parametrize(
-    "settings", [RELEASE, TRAIN, PRIVATE_TRAIN], ids=["upload", "fedavg", "fpfl"]
-)
-def test_a_sites_answers_do_not_depend_on_the_order_of_its_rows(settings, tmp_path, monkeypatch):
+@pytest.mark.parametrize("settings", [RELEASE, TRAIN, PRIVATE_TRAIN])
+def test_answers_of_a_site_do_not_depend_on_the_order_of_its_rows(settings, tmp_path, monkeypatch):
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)
     monkeypatch.setattr("secrets.token_hex", lambda n: f"{7:0{2 * n}x}")
-    given = carried(tmp_path / "given", lambda rows: rows, settings, None)
-    other = carried(
-        tmp_path / "other",
-        lambda rows: shuffled(rows).drop(columns="note"),
-        settings,
-        tmp_path / "given",
-    )
-    assert {code for _, _, (code, _) in given} == {"ok"}
-    assert other == given
+    (tmp_path / "given").mkdir()
+    given = World(tmp_path / "given", rows=120)
+    for name in NAMES:
+        given.limit(name, most_rounds=50)
+        if "epsilon" in settings:
+            given.bound(name)
+    other = copy.copy(given)
+    other.folder = shutil.copytree(given.folder, tmp_path / "other")
+    for path in other.folder.glob("*/rows.csv"):
+        pd.read_csv(path).sample(frac=1.0, random_state=5).to_csv(path, index=False)
+    answers = carried(given, settings)
+    assert {code for _, _, code, _ in answers} == {"ok"}
+    assert carried(other, settings) == answers

@@ -1,0 +1,141 @@
+"""Tables that an estimator is given: it reads them as files are read, and as its saved model does."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sklearn
+from builders import make_table
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import OneHotEncoder
+
+import synthfair as sf
+from synthfair.errors import InputError
+from synthfair.sklearn import Distiller, FairLogisticRegression
+
+TABLE = make_table(240).assign(home=lambda t: t["home"].fillna("own"))
+X, Y, TOWN = TABLE[["income", "home"]], TABLE["paid"], TABLE["town"]
+KINDS = st.sampled_from(["ill", "well", "WELL "]), st.sampled_from(["x", "y", "z", "castle", None])
+
+
+def plain(x, **settings):
+    return FairLogisticRegression(rho=0, **settings).fit(x, Y)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """An estimator, and its model as a file has it."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("saved") / "model.json"
+    table = pd.DataFrame({"a": rng.uniform(0, 1, 200), "b": rng.normal(size=200)})
+    table = table.assign(ill=rng.choice(["ill", "well"], 200), home=rng.choice([*"xyz"], 200))
+    table.loc[::9, "home"] = None
+    y = np.where(table["a"] + (table["ill"] == "ill") + rng.normal(size=200) > 1, "yes", "no")
+    model = FairLogisticRegression(rho=1.0, pos_label="no")
+    model.fit(table, y, sensitive_features=rng.choice(["f", "m"], 200))
+    sf.write_model(model.model_, path)
+    return model, sf.read_model(path)
+
+
+@pytest.mark.filterwarnings("ignore:(X|table)")
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-50, 50), *KINDS), min_size=1, max_size=5))
+def test_estimator_decides_as_the_model_that_it_saves(saved, rows):
+    """On every row: beyond the bounds, unseen, missing."""
+    model, read = saved
+    table = pd.DataFrame(rows, columns=["a", "b", "ill", "home"])
+    scored = sf.predict(read, table.assign(sensitive_features="f"))
+    decided = model.decision_function(table)
+    np.testing.assert_allclose(decided, -scored["score"], atol=1e-9)  # of "yes", and of "no"
+    certain = abs(decided) > 1e-9
+    assert (model.predict(table) == scored["decision"])[certain].all()
+    chances = read.to_sklearn().predict_proba(table.assign(sensitive_features="f"))
+    for each in (model.predict_proba(table), chances):
+        np.testing.assert_allclose(each[:, 0], scored["probability"], atol=1e-9)
+
+
+def test_estimator_scores_unseen_categories_and_missing_values_as_missing():
+    missing = np.random.default_rng(0).random((240, 2)) < 0.1
+    model = plain(X.mask(missing))
+    new = pd.DataFrame({"income": [0.2, np.nan], "home": ["never seen", None]})
+    by_name = dict(zip(model.encoded_names_, model.coef_[0], strict=True))
+    expected = np.array([0.2 * by_name["income"], by_name["income is missing"]])
+    with pytest.warns(UserWarning, match="'home': 1 of 2 values"):
+        found = model.decision_function(new)
+    np.testing.assert_allclose(found, expected + by_name["home is missing"] + model.intercept_)
+    with pytest.raises(InputError, match="'home'"):
+        plain(X.mask(missing), categories={"home": ["own", "rent"]})
+
+
+def test_estimator_does_not_count_blanks():
+    blank = np.where(TABLE.index % 2, " ", "")
+    padded = X.rename(columns={"income": " income"}).assign(home=X["home"] + blank)
+    fitted = [
+        FairLogisticRegression(bounds={name: (0, 100)}).fit(x, Y, sensitive_features=town)
+        for name, x, town in (("income", X, TOWN), (" income", padded, TOWN + blank))
+    ]
+    assert fitted[1].groups_.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(fitted[0].coef_, fitted[1].coef_)
+    kind = pd.CategoricalDtype(["own", "rent ", "other", "tent"])
+    listed = X.assign(home=X["home"].replace({"rent": "rent "}).astype(kind))
+    model = plain(listed)
+    assert model.schema_.columns["home"].categories == ("own", "rent", "other", "tent")
+    assert np.isfinite(model.decision_function(listed.assign(home="tent"))).all()
+
+
+def test_estimator_reads_texts_of_numbers_and_sparse_rows_as_numbers():
+    numbers = TABLE[["income"]].round(3)
+    texts = plain(numbers.astype(str))
+    assert list(texts.encoded_names_) == ["income"]
+    np.testing.assert_array_equal(texts.coef_, plain(numbers).coef_)
+    codes = plain(numbers.assign(code=["01003", "20095"] * 120))
+    assert list(codes.encoded_names_) == ["income", "code=20095"]
+    sparse = OneHotEncoder().fit_transform(X[["home"]])
+    np.testing.assert_array_equal(plain(sparse).coef_, plain(sparse.toarray()).coef_)
+    with pytest.raises(InputError, match="1000000000 columns; at most 10000"):
+        plain(scipy.sparse.csr_matrix((240, 10**9)))
+
+
+def test_estimator_warns_of_a_column_of_many_texts():
+    with pytest.warns(UserWarning, match="'town': 51 values"):
+        plain(X.assign(town=[f"t{i % 51}" for i in range(240)]))
+
+
+def test_distiller_publishes_no_shares_of_the_rows():
+    public = {"categories": {"home": ["own", "rent", "other"]}, "bounds": {"income": (0, 100)}}
+    distiller = Distiller(n_synthetic=24, steps=2, **public)
+    with pytest.warns(UserWarning, match="has not converged"):
+        distiller.fit_resample(X, Y, sensitive_features=TOWN)
+    for schema in (distiller.schema_, distiller.release_.header.table_schema):
+        assert schema.columns["home"].shares is None
+
+
+def test_imbalanced_pipelines_take_classifier_and_distiller():
+    """A sampler changes the rows, and so the groups are a column; a distiller is a sampler."""
+    pytest.importorskip("imblearn")
+    from imblearn.over_sampling import RandomOverSampler
+    from imblearn.pipeline import make_pipeline
+
+    rng = np.random.default_rng(0)
+    sex = np.where(rng.integers(2, size=400), "woman", "man")
+    x = pd.DataFrame(
+        {"pay": rng.normal(40 + 8 * (sex == "man"), 10), "trend": rng.normal(size=400)}
+    )
+    y = x["pay"] / 10 + x["trend"] + rng.normal(size=400) > 5.5
+
+    def gap(model):
+        rates = pd.Series(model.predict(x)).groupby(sex).mean()
+        return abs(rates["man"] - rates["woman"])
+
+    usual = gap(LogisticRegression().fit(x, y))
+    classifier = FairLogisticRegression(rho=100.0)
+    fair = make_pipeline(RandomOverSampler(random_state=0), classifier)
+    fair.fit(x.assign(sex=sex), y, fairlogisticregression__sensitive_features="sex")
+    assert gap(fair) < usual / 2
+    bounds = {"pay": (0, 100), "trend": (-5, 5)}
+    distiller = Distiller(rho=30, bounds=bounds, n_synthetic=24, steps=400, random_state=0)
+    distilled = make_pipeline(distiller, LogisticRegression(C=1e3, max_iter=1000))
+    with sklearn.config_context(enable_metadata_routing=True):
+        distilled.fit(x, y, sensitive_features=sex)
+    assert gap(distilled) < usual / 2
+    assert (distilled.predict(x) == y).mean() > 0.7

@@ -1,0 +1,164 @@
+"""The solvers, inner and linear, against scikit-learn, SciPy, NumPy and each other."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from sklearn.linear_model import LogisticRegression
+
+from synthfair.distill.losses import regularized_loss
+from synthfair.distill.solvers import (
+    Cholesky,
+    ConjugateGradient,
+    Function,
+    Lbfgs,
+    Newton,
+    train,
+)
+from synthfair.model import LinearModel, Rows
+
+MEMORY = 10  # steps from which L-BFGS knows the curvature
+
+
+def some_rows(n=200, d=5):
+    rng = np.random.default_rng(0)
+    a, s = rng.normal(size=(n, d)), rng.integers(2, size=n)
+    y = np.where(a @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
+    return Rows(jnp.array(a), jnp.array(s), jnp.array(y))
+
+
+def smooth(value, *data):
+    """A function of theta and data, at some data, with the Hessian that JAX finds."""
+    fun = lambda theta: value(theta, *data)  # noqa: E731
+    return Function(fun, jax.hessian(fun))
+
+
+def some_loss(theta, rows):
+    return regularized_loss(LinearModel(), theta, rows, 0.1)
+
+
+# Inner solvers
+
+
+ITERATIVE = Newton(1e-9, linear=ConjugateGradient(1e-3))
+
+
+@pytest.mark.parametrize("solver", [Lbfgs(1e-9), Newton(1e-9), ITERATIVE])
+def test_inner_solvers_find_what_scikit_learn_finds(solver):
+    rows = some_rows()
+    n, d = rows.a.shape
+    # scikit-learn minimises C sum loss + ||theta||^2 / 2; ours is that over C n.
+    reference = LogisticRegression(C=d**2 / (0.1 * n), fit_intercept=False, tol=1e-12)
+    reference.fit(np.asarray(rows.a), np.asarray(rows.y))
+    solve = jax.jit(lambda start: solver.minimise(smooth(some_loss, rows), jnp.full(5, start)))
+    for solution in (solve(0.0), solve(30.0), train(rows, 0.1, model=LinearModel())):
+        assert solution.converged
+        assert solution.iterations < 30
+        np.testing.assert_allclose(solution.params, reference.coef_[0], rtol=1e-5)
+
+
+def some_quadratic(orders):
+    """The scales of its variables span orders of magnitude."""
+    rng = np.random.default_rng(0)
+    root, spread = rng.normal(size=(30, 30)), np.logspace(0, orders, 30)
+    return (root @ root.T + np.eye(30)) * spread * spread[:, None], rng.normal(size=30)
+
+
+def test_lbfgs_of_a_batch_needs_about_as_many_iterations_as_scipys_alone():
+    """Some need many more than others, and more than are remembered."""
+
+    def solved(hessian, start):
+        return Lbfgs(1e-6, 500).minimise(smooth(lambda t: 0.5 * t @ hessian @ t), start)
+
+    hessians, starts = map(np.array, zip(*map(some_quadratic, (0.0, 0.5, 1.0)), strict=True))
+    batch = jax.jit(jax.vmap(solved))(jnp.asarray(hessians), jnp.asarray(starts))
+    assert MEMORY < batch.iterations[0] < 0.8 * batch.iterations[1] < 0.6 * batch.iterations[2]
+    assert batch.converged.all()
+    np.testing.assert_allclose(batch.params, 0, atol=1e-6)
+    options = {"maxcor": MEMORY, "gtol": 1e-7, "ftol": 0.0, "maxiter": 1000}
+    for hessian, start, iterations in zip(hessians, starts, batch.iterations, strict=True):
+        peer = scipy.optimize.minimize(
+            lambda t, h=hessian: (0.5 * t @ h @ t, h @ t),
+            start, jac=True, method="L-BFGS-B", options=options,
+        )  # fmt: skip
+        assert iterations < 1.5 * peer.nit
+
+
+@pytest.mark.parametrize("solver", [Lbfgs(1e-8, 200), Newton(1e-8, 200)])
+def test_steps_that_would_overshoot_are_shortened(solver):
+    def steep(theta):
+        return jnp.sum(jnp.log(jnp.cosh(5 * (theta - 3)))) + 1e-3 * theta @ theta
+
+    solution, start = solver.minimise(smooth(steep), jnp.zeros(2)), jnp.zeros(2)
+    assert solution.converged
+    np.testing.assert_allclose(solution.params, 3, atol=1e-2)
+    full = -jnp.linalg.solve(jax.hessian(steep)(start), jax.grad(steep)(start))
+    assert steep(full) > 100 * steep(start)
+
+
+@pytest.mark.parametrize("solver", [Lbfgs(1e-12, 2), Newton(1e-12, 1), Newton(1e-12, 2)])
+def test_iterations_that_are_too_few_are_reported_with_the_gradient(solver):
+    rows = some_rows()
+    solution = solver.minimise(smooth(some_loss, rows), jnp.zeros(5))
+    assert not solution.converged
+    assert solution.iterations == (2 if solver.max_iterations == 2 else 1)
+    gradient = jax.grad(some_loss)(solution.params, rows)
+    assert solution.gradient_norm == pytest.approx(float(jnp.linalg.norm(gradient)))
+
+
+@pytest.mark.parametrize("linear", [Cholesky(), ConjugateGradient(1e-3)])
+def test_newton_claims_no_success_where_the_function_is_not_convex(linear):
+    hilly = smooth(lambda theta: jnp.sum(jnp.cos(theta)))
+    assert not Newton(1e-8, 50, linear).minimise(hilly, jnp.array([0.3, 0.2])).converged
+
+
+def test_lbfgs_in_single_precision_says_that_it_cannot_reach_double_tolerance():
+    with jax.enable_x64(False):
+        rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), some_rows())
+        assert train(rows, 1e-2, model=LinearModel()).converged
+        assert not Lbfgs(1e-12, 1000).minimise(smooth(some_loss, rows), jnp.zeros(5)).converged
+
+
+# Linear solvers
+
+SOLVERS = Cholesky(), ConjugateGradient()
+
+
+def quadratic(matrix):
+    return Function(lambda theta: 0.5 * theta @ matrix @ theta, lambda _: matrix)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_linear_solution_is_numpys_whatever_was_solved_before(solver):
+    root, c = np.random.default_rng(0).normal(size=(2, 40, 40))
+    hessian = root @ root.T / 40 + np.eye(40)
+    fun, theta = quadratic(jnp.asarray(hessian)), jnp.ones(40)
+    _, memory, _ = solver.solve(fun, theta, jnp.asarray(c[1]), solver.init(fun, theta))
+    v, _, converged = solver.solve(fun, theta, jnp.asarray(c[0]), memory)
+    np.testing.assert_allclose(v, np.linalg.solve(hessian, c[0]), rtol=1e-6)
+    assert converged
+
+
+def test_conjugate_gradients_form_no_hessian_and_start_from_the_last_solution():
+    hessian, c = jnp.diag(jnp.array([4.0, 3.0, 2.0])), jnp.array([1.0, -2.0, 3.0])
+    near = jnp.linalg.solve(hessian, c) + 1e-6
+    fun = quadratic(hessian)._replace(hessian=None)
+    v, _, _ = ConjugateGradient(1e-3).solve(fun, jnp.zeros(3), c, near)
+    np.testing.assert_array_equal(v, near)  # good enough: not a step is made
+
+
+SINGULAR = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("solver", "hessian"),
+    [
+        *((solver, SINGULAR) for solver in SOLVERS),
+        (ConjugateGradient(1e-25), jnp.diag(jnp.logspace(0, 12, 5))),
+    ],
+)
+def test_linear_system_that_is_not_solved_is_reported(solver, hessian):
+    fun, theta = quadratic(hessian), jnp.zeros(len(hessian))
+    c = jnp.ones(len(hessian)) / 3
+    assert not jax.jit(lambda: solver.solve(fun, theta, c, solver.init(fun, theta))[2])()

@@ -1,0 +1,118 @@
+"""Sums by shares: the plain engine's numbers, with the noise of two aggregators."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy import stats
+from summing_methods import Drawing, population
+
+from synthfair.errors import InputError
+from synthfair.federated import engine
+from synthfair.federated.engine import STEPS_IN_CLIP, Protection, shared, shared_total
+from synthfair.federated.users import Cohorts
+from synthfair.privacy.accounting import SampledSums
+from synthfair.privacy.guarantee import SampledMechanism, noise_for_shares, training_guarantee
+from synthfair.secure import shares
+
+ALARM = 1e-6
+"""False-alarm rate of each statistical test."""
+
+ADD, REPLACE = "add_or_remove", "replace"
+USERS = population()[2]
+
+
+@pytest.mark.parametrize("at_once", [2**19, 6])
+def test_shares_sum_to_the_totals_of_the_plain_engine(monkeypatch, at_once):
+    """Three at once leave padding in the last block, whose reports are no zeros here."""
+    monkeypatch.setattr(engine, "ENTRIES_AT_ONCE", at_once)
+    plain, secure = (
+        engine.run(Drawing(), USERS, Cohorts(9, 5, "poisson"), rounds=3, seed=1, protection=how)
+        for how in (Protection(10.0), shared(2, clip=10.0, relation=ADD, multiplier=None))
+    )
+    np.testing.assert_allclose(plain.history.total, secure.history.total, atol=1e-8)
+
+
+def test_shares_with_noise_go_on_to_the_same_numbers():
+    sums = shared(2, clip=1.0, relation=ADD, multiplier=2.0)._replace(seed=5)
+    run = partial(engine.run, Drawing(), USERS, Cohorts(9, 3, "poisson"), seed=5, protection=sums)
+    whole, part = run(rounds=6), run(rounds=4)
+    np.testing.assert_array_equal(whole.state, run(rounds=6, progress=part).state)
+
+
+def test_shares_are_of_every_report_and_one_without_a_norm_counts_as_0(monkeypatch):
+    seen, split = [], shares.Sharing.split
+    monkeypatch.setattr(
+        shares.Sharing, "split", lambda self, v, source: seen.append(v) or split(self, v, source)
+    )
+    vectors = shared(2, clip=1.0, relation=ADD, multiplier=None).vectors
+    total = shared_total(vectors, np.array([[0.5, 0.0], [np.nan, 0.0], [np.inf, 1.0], [0.0, 2.0]]))
+    assert total == pytest.approx([0.5, 1.0])
+    half = STEPS_IN_CLIP // 2
+    assert np.array(seen).tolist() == [[0, 0], [half, 0], [0, 0], [0, 0], [0, 2 * half]]
+
+
+def test_shares_of_an_empty_cohort_have_the_noise_of_two_aggregators():
+    """Each has noise that is enough: variance 2 (multiplier clip)^2 together, and no smaller."""
+    sums, spread = shared(20_000, clip=2.0, relation=ADD, multiplier=3.0), 2**0.5 * 3 * 2.0
+    found = shared_total(sums.vectors, [])
+    assert sums.noise == pytest.approx(spread, rel=1e-8)
+    assert stats.kstest(found / spread, "norm").pvalue > ALARM
+    for wrong in (0.9, 1.1):
+        assert stats.kstest(found / spread * wrong, "norm").pvalue < ALARM
+    assert not np.array_equal(found, shared_total(sums.vectors, []))  # of the system's entropy
+
+
+@pytest.mark.parametrize(("relation", "factor"), [(ADD, 1), (REPLACE, 2)])
+@pytest.mark.parametrize("multiplier", [0.1, 1.7, 9e3])
+def test_shares_have_enough_noise_of_one_aggregator_on_a_fine_grid(relation, factor, multiplier):
+    """Rounding to the grid counts; the grid is so fine that noise counts as normal."""
+    sums = shared(500, clip=0.3, relation=relation, multiplier=multiplier)
+    norm = 0.3 + sums.vectors.step * 500**0.5 / 2
+    noise = sums.vectors.step * sums.vectors.variance**0.5
+    wanted = multiplier * factor * norm
+    assert wanted * (1 - 1e-12) <= noise <= wanted * (1 + 1e-12)
+    assert sums.shares.norm >= norm * (1 - 1e-12)
+    assert 2**34 < sums.vectors.variance**0.5 < 2**36.01
+
+
+# What may be guaranteed
+
+
+def promised(sampling="poisson", noise_factor=1.0):
+    sums, budget = SampledSums(50, 50, 2, sampling), {"epsilon": 2.0, "delta": 1e-3}
+    multiplier = noise_for_shares((sums,), *budget.values())
+    protection = shared(8, clip=0.5, relation=sums.relation, multiplier=multiplier)
+    noise = noise_factor * protection.vectors.step * protection.vectors.variance**0.5
+    kinds = {"reports": (sums, 0.5)}
+    return training_guarantee(kinds, shares=protection.shares, noise=noise, **budget)
+
+
+@pytest.mark.parametrize(("sampling", "relation"), [("poisson", ADD), ("fixed", REPLACE)])
+def test_shares_guarantee_holds_against_all_aggregators_but_one(sampling, relation):
+    found = promised(sampling)
+    assert (found.unit, found.adversary, found.simulated) == ("user", "all_but_one", True)
+    assert found.relation == relation
+    assert 1.98 < found.composition.epsilon(1e-3) <= 2.0
+    plain = SampledSums(50, 50, 2, sampling).noise(2.0, 1e-3)
+    assert found.mechanisms[0].multiplier == pytest.approx(plain, rel=1e-6)
+
+
+def test_shares_guarantee_with_less_noise_is_refused():
+    with pytest.raises(InputError, match="must be at least"):
+        promised(noise_factor=1 - 1e-6)
+
+
+def test_shares_of_a_mechanism_that_holds_less_than_it_says_are_refused():
+    (mechanism,) = promised().mechanisms
+    fields = mechanism.model_dump()
+    SampledMechanism.model_validate(fields)
+    shortened = mechanism.shares.model_copy(update={"norm": mechanism.clip}).model_dump()
+    for change, value in (
+        ({"shares": shortened}, "at least clip"),  # a norm without rounding
+        ({"noise": mechanism.noise / 8}, "34 steps"),  # a coarse grid
+        ({"times": 2**30}, "below 2.32"),  # too many numbers
+    ):
+        with pytest.raises(ValidationError, match=value):
+            SampledMechanism.model_validate(fields | change)

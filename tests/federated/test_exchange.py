@@ -1,0 +1,132 @@
+"""Exact refinement: the objective and its derivatives from sums, and where exchanges end."""
+
+import numpy as np
+import pytest
+
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.federated.engine import run
+from synthfair.federated.exchange import DAMPING, Exchange, ExchangeSums, first_state
+from synthfair.federated.networks import LogisticRegression
+from synthfair.federated.refine import Refine
+from synthfair.federated.single_rows import UserRows
+from synthfair.federated.users import Cohorts, make_users
+from synthfair.surrogate.fair import GlobalProblem, Price, ridge_of
+
+KINDS = CovariancePenalty, SelectionRatePenalty
+RHO, C = 10.0, 1.5
+
+
+def some_rows(n_groups, n=240, seed=0):
+    """Three clients, none of which is like another."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(n_groups, size=n)
+    x = rng.random((n, 3)) + 0.2 * s[:, None]
+    y = np.where(x[:, 0] + 0.3 * s + 0.4 * rng.normal(size=n) > 0.8, 1.0, -1.0)
+    a = np.column_stack([x, *(s == g for g in range(1, n_groups)), np.ones(n)])
+    return a, s, y, np.where(rng.random(n) < 0.6, s % 3, 2 * (y > 0))
+
+
+A, S, Y, USER = some_rows(3)
+CENTRAL = GlobalProblem(
+    A, S, Y, np.ones(240), SelectionRatePenalty(3, "equalized_odds"),
+    ridge_of(C, 240, 6, intercept=True),
+)  # fmt: skip
+
+
+def rows_where(mask):
+    return UserRows(A[mask], S[mask, None], Y[mask], np.ones(mask.sum()))
+
+
+def refined(start, gap, s=S, **settings):
+    """The end of rounds of all three clients."""
+    method = Refine(start=tuple(start), model=LogisticRegression(6), gap=gap, C=C, rho=RHO)
+    return run(method, make_users(A, s, Y, USER), Cohorts(3, 3), seed=0, **settings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("notion", ["statistical_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("free", [0.0, 0.02])
+def test_exchange_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, free):
+    """Those of the problem in one place are compared with JAX's where it is tested."""
+    gap, price = kind(3, notion), Price(RHO, free)
+    exchange = Exchange(gap, RHO, C, free)
+    thetas = np.random.default_rng(1).normal(size=(len(DAMPING), 6))
+    state = first_state(thetas[0])._replace(candidates=thetas)
+    reports = [exchange.report(state, rows_where(k == USER)) for k in range(3)]
+    sums = ExchangeSums(*map(sum, zip(*reports, strict=True)))
+    pooled = GlobalProblem(A, S, Y, np.ones(240), gap, ridge_of(C, 240, 6, intercept=True))
+    for i, theta in enumerate(thetas):
+        found = exchange.derivatives(
+            theta, ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
+        )
+        expected = pooled.value(theta, price), *pooled.hessian(theta, price)
+        for own, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("rho", [1.0, 100.0])
+def test_exchanges_end_at_the_central_optimum(rho):
+    central = CENTRAL.solve(rho).theta
+    start = central + 0.1 * np.random.default_rng(2).normal(size=6)
+    exchange, rows = Exchange(CENTRAL.penalty, rho, C), rows_where(USER >= 0)
+    state, records = first_state(start), []
+    for _ in range(22):
+        state, record = exchange.update(state, exchange.report(state, rows))
+        records.append(record)
+    np.testing.assert_allclose(state.theta, central, atol=1e-6)
+    assert state.gradient_norm < 1e-7
+    # No exchange is worse than the one before, and the first is at the start.
+    assert (np.diff([record.objective for record in records]) <= 0).all()
+    assert records[0].step == 0
+
+
+def test_exchange_near_the_optimum_squares_the_error_and_converges():
+    central = CENTRAL.solve(RHO).theta
+    history = refined(central + 1e-3, CENTRAL.penalty, rounds=3).history
+    first, second, third = history.gradient_norm
+    assert second < 0.02 * first
+    assert third < 0.02**2 * first
+    assert Refine().converged(history)
+    assert not Refine().converged(history._replace(decrement=np.array([1.1e-3])))
+
+
+def test_exchange_in_which_no_candidate_is_better_is_tried_again_shorter():
+    exchange, rows = Exchange(SelectionRatePenalty(3), RHO, C), rows_where(USER >= 0)
+    offered = np.arange(6.0 * len(DAMPING)).reshape(len(DAMPING), 6)
+    state = first_state(np.zeros(6))._replace(candidates=offered, objective=np.array(0.0))
+    after, record = exchange.update(state, exchange.report(state, rows))
+    np.testing.assert_array_equal(after.theta, state.theta)
+    np.testing.assert_allclose(after.candidates, 0.1 * offered)
+    assert (record.step, record.objective) == (0.0, 0.0)
+
+
+def test_exchange_does_not_sum_rows_of_weight_0():
+    exchange, few = (
+        Exchange(SelectionRatePenalty(3, "equalized_odds"), RHO, C),
+        np.arange(240) < 100,
+    )
+    state, padded = first_state(np.ones(6)), UserRows(A, S[:, None], Y, few * 1.0)
+    reports = exchange.report(state, padded), exchange.report(state, rows_where(few))
+    for one, other in zip(*reports, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_exchange_without_a_row_of_a_group_that_is_compared_leaves_the_start():
+    end = refined(np.ones(6), CENTRAL.penalty, s=np.minimum(S, 1), rounds=2)
+    np.testing.assert_array_equal(end.state.theta, np.ones(6))
+    assert np.isinf(end.history.objective).all()
+
+
+@pytest.mark.parametrize("change", [{0: 0.0}, {0: 1301.0}, {1: -1.0}, {1: 300.0}])
+def test_exchange_refuses_counts_that_no_client_has(change):
+    exchange = Exchange(SelectionRatePenalty(3), RHO, C)
+    state = first_state(np.zeros(6))
+    report = exchange.report(state, rows_where(USER >= 0))
+    exchange.check(report, 0, 1300)
+    numbers = np.concatenate([leaf.ravel() for leaf in report])
+    for place, value in change.items():
+        numbers[place] = value
+    with pytest.raises(ValueError, match="rows"):
+        exchange.check(report._replace(rows=numbers[:4]), 0, 1300)
+    with pytest.raises(ValueError, match="numbers"):
+        exchange.read(numbers[:-1], state)

@@ -1,0 +1,186 @@
+"""Users, the cohorts that are drawn of them, and the rows that they hold."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SCHEMA, TABLE, make_schema, make_table
+from two_group_rows import weights_for
+
+import synthfair as sf
+from synthfair.errors import InputError
+from synthfair.federated import TrainConfig, assign_users, make_user_data
+from synthfair.federated.users import Cohorts, draw_users, held_out_rows, make_users
+
+# Cohorts
+
+
+@pytest.mark.parametrize(("sampling", "variance"), [("fixed", 0.0), ("poisson", 4.8)])
+def test_cohorts_hold_each_user_with_the_same_chance(sampling, variance):
+    """Counts and sizes within 6 standard errors: false alarm below 1e-6."""
+    cohorts, rounds = Cohorts(30, 6, sampling), 4000
+    drawn = [cohorts.draw(7, t) for t in range(rounds)]
+    counts = np.bincount(np.concatenate(drawn), minlength=30)
+    assert np.abs(counts - 800).max() < 6 * (800 * 0.8) ** 0.5
+    sizes = np.array([len(cohort) for cohort in drawn])
+    assert abs(sizes.mean() - 6) <= 6 * (variance / rounds) ** 0.5
+    assert abs(sizes.var() - variance) <= 6 * variance * (2 / rounds) ** 0.5
+    assert all(len(set(cohort)) == len(cohort) for cohort in drawn)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
+@pytest.mark.parametrize("at_once", [3, 8, 60])
+def test_cohorts_in_blocks_of_one_length_hold_the_users_drawn(sampling, at_once):
+    cohorts = Cohorts(50, 8, sampling)
+    blocks = cohorts.blocks(3, 4, at_once)
+    assert all(len(users) == at_once for users, _ in blocks)
+    users = np.concatenate([users[present] for users, present in blocks])
+    assert list(users) == list(cohorts.draw(3, 4))
+
+
+def test_cohorts_depend_on_all_bits_of_the_seed():
+    cohorts = Cohorts(1000, 20)
+    assert not np.array_equal(*(cohorts.draw(seed, 0) for seed in (5, 5 + 2**100)))
+    assert list(Cohorts(5, 5).draw(0, 0)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("size", [0, 11])
+def test_cohorts_larger_than_the_population_are_refused(size):
+    with pytest.raises(InputError, match=f"cohort = {size}: "):
+        Cohorts(10, size)
+
+
+# Users and their rows
+
+
+def users_of(owner):
+    n = len(owner)
+    a = np.random.default_rng(0).normal(size=(n, 3))
+    return a, make_users(a, np.arange(n) % 2, np.arange(n, dtype=float), np.asarray(owner))
+
+
+@pytest.mark.parametrize("owner", [[3, -1, 3, 0, 3, 0], ["b", "b", "c", "a", "a", "b"]])
+def test_users_have_their_own_rows_and_padding_of_weight_0(owner):
+    a, users = users_of(owner)
+    there = jnp.arange(len(users)) > 0
+    rows = users.take(jnp.arange(len(users)), there)
+    assert not rows.weight[0].any()  # the first user is absent
+    for place, name in enumerate(sorted(set(owner))):
+        mine, own = np.flatnonzero(np.asarray(owner) == name), users.rows_of(place)
+        present = np.asarray(own.weight) == 1
+        np.testing.assert_array_equal(own.y[present], mine)
+        np.testing.assert_array_equal(own.a[present], a[mine])
+        if place > 0:
+            np.testing.assert_array_equal(rows.a[place], own.a)
+            np.testing.assert_array_equal(rows.weight[place], own.weight)
+
+
+def test_users_steps_are_passes_over_the_smallest_users_rows():
+    _, users = users_of([0] * 40 + [1] * 20)
+    assert users.steps(batch=2, epochs=5) == 50
+    assert users.steps(batch=100, epochs=1) == 1
+
+
+@pytest.mark.parametrize(("n", "owner"), [(0, []), (3, [0, 1])])
+def test_users_of_parts_of_unlike_lengths_are_refused(n, owner):
+    with pytest.raises(InputError, match=f"{n} inputs"):
+        make_users(np.zeros((n, 2)), np.zeros(n, int), np.zeros(n), np.array(owner))
+
+
+# Users of a table
+
+
+def test_users_of_poisson_sizes_have_the_zero_truncated_distribution():
+    """Mean and variance within 6 standard errors: false alarm below 1e-6."""
+    owner = draw_users(40_000, rows_per_user=2.0, seed=1)
+    sizes = np.unique(owner, return_counts=True)[1]
+    mean = 2 / (1 - np.exp(-2))
+    variance = mean * (1 + 2 - mean)
+    assert abs(sizes.mean() - mean) < 6 * np.sqrt(variance / len(sizes))
+    assert abs(sizes.var() - variance) < 6 * variance * np.sqrt(3 / len(sizes))
+    assert len(owner) == 40_000
+    assert not np.array_equal(owner, np.sort(owner))  # at random
+
+
+def assigned(**how):
+    return assign_users(make_table(300), **how, seed=0)
+
+
+def test_users_that_are_clients_test_on_rows_of_their_own():
+    _, user, tests = assigned(clients=3)
+    assert {name: len(test) for name, test in tests.items()} == {
+        f"client_{i}": 20 for i in range(3)
+    }
+    assert np.unique(user, return_counts=True)[1].tolist() == [80, 80, 80]
+
+
+def test_users_that_are_many_hold_out_a_fifth_of_the_rows():
+    train, user, tests = assigned(rows_per_user=3.0)
+    assert len(train) == len(user) == 240
+    assert sorted([*train.index, *tests["test"].index]) == list(range(300))
+
+
+def test_users_that_are_named_are_tested_or_trained_on_never_both():
+    table = make_table(100).assign(who=[f"p{i % 20}" for i in range(100)])
+    train, user, tests = assign_users(table, user_column="who", seed=0)
+    assert "who" not in train
+    tested = {f"p{i % 20}" for i in tests["test"].index}
+    assert len(tested) == 4
+    assert set(user) == set(table["who"]) - tested
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({}, "give one of"),
+        ({"clients": 2, "rows_per_user": 2.0}, "give one of"),
+        ({"clients": 2, "user_column": "age"}, "give one of"),
+        ({"clients": 0}, "clients = 0"),
+        ({"rows_per_user": 0.0}, "rows_per_user = 0"),
+        ({"user_column": "nobody"}, "nobody"),
+        ({"user_column": "who"}, "row 2: missing"),
+    ],
+)
+def test_users_that_cannot_be_assigned_are_refused(how, complaint):
+    table = make_table(10).assign(who=["a", None, *"bcdefghi"])
+    with pytest.raises(InputError, match=complaint):
+        assign_users(table, **how, seed=0)
+
+
+# Users with what their rows mean
+
+
+def test_user_data_needs_a_row_of_each_group_that_is_compared():
+    three, unpaid = make_schema(3), make_table()
+    unpaid.loc[unpaid["town"] == "b", "paid"] = "no"
+    for schema, table, notion, missing in (
+        (three, make_table(), "statistical_parity", "town=c"),
+        (SCHEMA, unpaid, "equal_opportunity", "town=b with paid=yes"),
+    ):
+        rows, user = sf.encode(table, schema), np.arange(120)
+        with pytest.raises(InputError, match=missing):
+            make_user_data(rows, user, schema, TrainConfig(notion=notion))
+        make_user_data(rows, user, schema, TrainConfig(notion=notion), all_groups=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "complaint"),
+    [
+        ({"also": ("town",)}, {"also": 1}, "also"),  # the sensitive attribute
+        ({"also": ("home",)}, {}, "also"),  # its groups are not given
+        ({"method": "fpfl"}, {"weights": weights_for(SCHEMA)}, "weights: not read by fpfl"),
+        ({"method": "fedavg"}, {"weights": weights_for(make_schema(3))}, "weights: schema_hash"),
+    ],
+)
+def test_user_data_that_does_not_fit_is_refused(settings, more, complaint):
+    rows = sf.encode(TABLE, SCHEMA)
+    more = more | {"also": [rows.s] * more.get("also", 0)}
+    with pytest.raises(InputError, match=complaint):
+        make_user_data(rows, np.arange(len(TABLE)), SCHEMA, TrainConfig(**settings), **more)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_held_out_rows_are_a_share_of_each_user_who_keeps_one(share):
+    user = np.repeat(["a", "b", "c"], [1, 2, 100])
+    out = held_out_rows(user, share, seed=1)
+    assert [out[user == name].sum() for name in "abc"] == [0, int(2 * share), int(100 * share)]
+    assert not np.array_equal(out, held_out_rows(user, share, seed=2)) or share == 0

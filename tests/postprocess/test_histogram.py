@@ -1,0 +1,147 @@
+"""Histograms, weights that follow from them, and decisions by group: steps and coins."""
+
+import hashlib
+from contextlib import nullcontext
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from builders import CERTAIN, KEY, MIXED
+from hypothesis import given
+from scipy.stats import kstest
+
+from synthfair.errors import InputError
+from synthfair.files import write_json
+from synthfair.postprocess import GroupDecision, RowWeights, ScoreHistogram, coins
+from synthfair.postprocess.histogram import count_scores, make_weights, require_rows, score_bins
+from synthfair.privacy.noise import laplace_variance
+
+
+def logit(probability):
+    return np.log(probability / (1 - probability))
+
+
+FIELDS = {"schema_hash": "0" * 64, "model": "1" * 64, "groups": ["a", "b"]}
+
+
+def test_score_bins_are_of_the_probability_and_hold_extremes():
+    z = np.array([-1e308, -np.inf, np.nan, logit(0.39), logit(0.41), 1e308, np.inf])
+    assert score_bins(z, 10).tolist() == [0, 0, 0, 3, 4, 9, 9]
+
+
+def test_count_scores_counts_each_row_once_by_group_label_and_bin():
+    bins, s, y = np.array([0, 1, 1, 2]), np.array([0, 1, 1, 1]), np.array([-1.0, 1, 1, -1])
+    expected = np.zeros((2, 2, 3))
+    expected[[0, 1, 1], [0, 1, 0], [0, 1, 2]] = 1, 2, 1
+    np.testing.assert_array_equal(count_scores(bins, s, y, 2, 3), expected)
+    found = count_scores(bins, s, y, 2, 3, weight=np.array([0.5, 0.25, 0.25, 2.0]))
+    np.testing.assert_array_equal(found, expected * np.array([[[0.5], [1]], [[2], [0.25]]]))
+
+
+def test_probabilities_are_those_of_the_last_step_at_or_below_the_bin():
+    z, s = logit(np.array([0.15, 0.25, 0.65, 0.75, 0.45, 0.55])), np.array([0, 0, 0, 0, 1, 1])
+    expected = [0, 0.25, 0.25, 1, 0, 0.5]
+    assert GroupDecision(**MIXED).probabilities(z, s).tolist() == expected
+    assert GroupDecision(**CERTAIN).decide(z, s).astype(int).tolist() == [0, 0, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"steps": (((5, 0.5), (5, 0.7)), ())}, "must rise"),
+        ({"steps": (((5, 0.5), (6, 0.4)), ())}, "must rise"),
+        ({"steps": (((10, 0.5),), ())}, "below 10"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
+        ({"steps": (((0, 1.5),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.0),), ())}, "steps.0.0.1"),
+        ({"steps": (((0, float("nan")),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.5),),)}, "steps"),
+        ({"key": None}, "key must be"), ({"steps": (((0, 1.0),), ())}, "key must be"),
+        ({"key": "AB" * 32}, "key"), ({"n_bins": 10**6}, "n_bins"), ({"n_bins": True}, "n_bins"),
+        ({"alpha": 1.0}, "alpha"), ({"notion": "fairness"}, "notion"), ({"more": 1}, "more"),
+    ],
+)  # fmt: skip
+def test_decision_that_is_none_is_refused(changes, key):
+    with pytest.raises(InputError, match=key):
+        GroupDecision(**(MIXED | changes))
+
+
+def test_coins_are_the_first_53_bits_of_a_hash():
+    digest = hashlib.sha256(bytes.fromhex(KEY) + "zoë".encode()).hexdigest()
+    assert coins(KEY, ["zoë"]).tolist() == [(int(digest[:16], 16) >> 11) / 2**53]
+
+
+def test_coins_are_uniform_and_decide_with_their_probability():
+    """False alarm once in a million for each."""
+    ids, s = [str(i) for i in range(8000)], np.repeat([0, 1], 4000)
+    found = coins(KEY, ids)
+    assert kstest(found, "uniform").pvalue > 1e-6 > kstest(found**1.2, "uniform").pvalue
+    assert abs(np.corrcoef(found, coins("cd" * 32, ids))[0, 1]) < 4.9 / 8000**0.5
+    rule = GroupDecision(**MIXED)
+    low, high = (rule.decide(np.full(8000, logit(p)), s, ids) for p in (0.6, 0.9))
+    for group, chance in enumerate((0.25, 0.5)):
+        assert abs(low[s == group].mean() - chance) < 4.9 * (chance * (1 - chance) / 4000) ** 0.5
+    assert (high >= low).all()  # a higher score never turns a yes into a no
+
+
+@given(st.lists(st.integers(1, 99), min_size=6, max_size=6), st.integers(2, 3))
+def test_weights_are_those_of_the_papers_and_sum_to_the_rows(numbers, n_groups):
+    counts = np.array(numbers[: 2 * n_groups]).reshape(n_groups, 2)
+    total, groups, labels = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
+    for method, expected in (
+        ("published", total / (2 * n_groups * counts)),
+        ("kamiran_calders", np.outer(groups, labels) / (total * counts)),
+    ):
+        own = {"groups": list("abc"[:n_groups]), "counts": counts[..., None].tolist()}
+        found = make_weights(ScoreHistogram(**FIELDS | own | {"model": None}), method)
+        np.testing.assert_allclose(found.array(), expected)
+        assert (found.array() * counts).sum() == pytest.approx(total)
+
+
+@pytest.mark.parametrize(("few", "refused"), [(12, True), (13, False)])
+def test_histogram_counts_must_exceed_three_deviations_of_their_noise(few, refused):
+    """The sum of two bins has the variance 2 * 8: three deviations are 12."""
+    counts = [[[20, 20], [20, 20]], [[20, 20], [few - 3, 3]]]
+    histogram = ScoreHistogram(**FIELDS, counts=counts, variance=8.0)
+    require_rows(histogram, [(0,), (0, 1)])
+    with pytest.raises(InputError, match="'b' and label .1") if refused else nullcontext():
+        require_rows(histogram, [(0,), (1,)])
+
+
+def protected(claim, variance=0.0):
+    return {"variance": variance, "origin": {"clients": 3, "guarantees": [claim]}}
+
+
+def bins(*first):
+    return {"counts": [[[*first], [1, 2]], [[1, 2], [1, 2]]]}
+
+
+CLAIM = {"epsilon": 1.0, "relation": "add_or_remove", "aggregators": 2}
+NOISE = 2 * laplace_variance(Fraction(1))
+"""That of the claim."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"groups": ["a", "b", "c"]}, "counts must be"), (bins(1.5, 2), "counts.0.0.0"),
+        (bins(1), "counts must be"), (bins(2**60, 2), "counts.0.0.0"), ({"variance": -1}, "variance"),
+        ({"more": 0}, "more"), ({"model": None}, "scores of a model"), ({"model": "../x"}, "model"),
+        (protected(CLAIM), "variance"), (protected(CLAIM | {"epsilon": 0.5}, NOISE), "variance"),
+        (protected(CLAIM | {"relation": "replace"}, NOISE), "variance"),
+        (protected(CLAIM | {"aggregators": None}), "variance"),
+        (protected({"epsilon": 1.0}), "guarantees.0.relation"),
+        (protected({"guarantee": "rho-zCDP"}), "guarantees.0.epsilon"),
+        (protected(CLAIM | {"epsilon": True}, NOISE), "guarantees.0.epsilon"),
+    ],
+)  # fmt: skip
+def test_histogram_file_that_is_hostile_is_refused(tmp_path, changes, key):
+    fits = FIELDS | bins(1, 2) | protected(CLAIM, NOISE)
+    write_json(tmp_path / "h.json", fits)
+    assert ScoreHistogram.read(tmp_path / "h.json").variance == NOISE
+    write_json(tmp_path / "h.json", fits | changes)
+    with pytest.raises(InputError, match=key):
+        ScoreHistogram.read(tmp_path / "h.json")
+
+
+def test_weights_of_other_groups_are_refused():
+    with pytest.raises(InputError, match="weights"):
+        RowWeights(schema_hash="0" * 64, groups=("a", "b"), method="published", weights=[(1, 2)])

@@ -1,0 +1,105 @@
+"""Runs are averaged where they differ in the seed alone, and compared where they may be."""
+
+import json
+
+import pytest
+from report_runs import copied, edited, write_runs
+
+import synthfair as sf
+from synthfair.fairness.target import Target
+from synthfair.metrics_file import FrontierLine, read_frontier
+from synthfair.report.results import overviews, read_results
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return write_runs(tmp_path_factory.mktemp("runs"))
+
+
+def test_runs_that_differ_in_the_seed_alone_are_averaged(runs, tmp_path):
+    twin = copied(runs[0], tmp_path / "twin", seed=7)
+    other = copied(runs[0], tmp_path / "other", steps=61)
+    search = copied(runs[0], tmp_path / "search", max_gap=0.05)
+    fewer = copied(runs[0], tmp_path / "fewer", seed=7)
+    metrics = json.loads((fewer / "metrics.json").read_text())
+    less = {key: dict([*metrics[key].items()][:-1]) for key in ("per_client", "rows")}
+    edited(fewer, fewer, **less)
+    (overview,) = overviews(read_results([runs[0], twin, other, search, fewer]))
+    assert [len(summary.runs) for summary in overview.summaries] == [2, 1, 1, 1]
+    assert len({s.method for s in overview.summaries}) == 3  # whose names say in what they differ
+
+
+def test_run_given_twice_or_that_differs_in_nothing_is_refused(runs, tmp_path):
+    with pytest.raises(sf.InputError, match="more than once"):
+        read_results([runs[0], runs[0]])
+    with pytest.raises(sf.InputError, match="neither in settings nor in seed"):
+        overviews(read_results([runs[0], copied(runs[0], tmp_path / "twin")]))
+
+
+def test_tables_and_notions_are_not_mixed(runs, tmp_path):
+    notion = copied(runs[0], tmp_path / "notion", notion="equal_opportunity")
+    table = edited(runs[0], copied(runs[0], tmp_path / "table"), schema_hash="0" * 64)
+    found = overviews(read_results([runs[0], notion, table]))
+    assert [overview.gap for overview in found] == ["spd", "equal_opportunity_difference", "spd"]
+    assert found[2].schema_hash == "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting", "fairness"),
+    [
+        ({"by": "weight", "amounts": [30.0]}, "penalty weight 30", True),
+        ({"by": "weight", "amounts": [0.0]}, "penalty weight 0", False),
+        ({"by": "tolerance", "amounts": [0.0]}, "tolerance 0", True),
+        ({"by": "tolerance", "amounts": []}, "no constraint", False),
+        ({"by": "gap", "amounts": [0.05, 0.02]}, "gap at most several", True),
+        ({"by": "row_weights", "amounts": []}, "reweighted rows", True),
+        ({"by": "nothing", "amounts": []}, "", False),
+    ],
+)
+def test_fairness_asked_for_is_what_the_run_says(asked, setting, fairness, runs, tmp_path):
+    """Whatever its method is called, and its settings say."""
+    folder = edited(runs[0], tmp_path / "x", asked=asked, method="constant")
+    (summary,) = overviews(read_results([folder]))[0].summaries
+    assert (summary.setting, summary.asked.fairness) == (setting, fairness)
+    amounts = asked["amounts"] if asked["by"] == "gap" else []
+    assert summary.asked.max_gap == min(amounts, default=None)
+
+
+def test_target_of_clients_is_the_gaps_of_those_that_search():
+    settings = [{"rho_o": 3.0}, {"max_gap": 0.1}, {"max_gap": 0.05}, {"max_gap": 0.1}]
+    found = Target.of(sf.DistillConfig(**one).asked for one in settings)
+    assert found == Target(by="gap", amounts=(0.1, 0.05))
+    assert Target.of([]) == Target(by="nothing")
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"surprise": 1}, "surprise"),
+        ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),
+        ({"asked": {"by": "gap"}}, "asked: amounts"),
+        ({"method": "a\x1b[2Jb"}, "method"),
+        ({"influence": {"outliers_above": None, "releases": {"a\u202e": {}}}}, "influence"),
+        ({"client_gaps": {"spd": {"nobody": {}}}}, "client_gaps"),
+        ({"rows": {"nobody": {}}}, "rows"),
+    ],
+)
+def test_metrics_file_damaged_is_refused_by_key(runs, tmp_path, changes, key):
+    with pytest.raises(sf.InputError, match=f"(?s)metrics.json: .*{key}"):
+        read_results([edited(runs[0], tmp_path, **changes)])
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("1,1.9,0.1,0.9,0.1,1", "0.accuracy"),
+        ("1,0.9", "0.converged"),
+    ],
+)
+def test_frontier_damaged_is_refused_by_line_and_column(line, key, tmp_path):
+    path, titles = tmp_path / "frontier.csv", ",".join(FrontierLine._fields)
+    path.write_text(f"{titles}\n1,0.9,0.1,,,1\n")
+    assert read_frontier(path)[0][:3] == (1.0, 0.9, 0.1)
+    path.write_text(f"{titles}\n{line}\n")
+    with pytest.raises(sf.InputError, match=f"frontier.csv: {key}"):
+        read_frontier(path)

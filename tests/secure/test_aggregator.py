@@ -1,0 +1,237 @@
+"""An aggregator answers once; the answers open to the total, and nothing else does."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from secure_task import COUNTS, parties
+
+from synthfair.errors import InputError
+from synthfair.privacy.noise import seeded
+from synthfair.release.keys import sign_bytes
+from synthfair.secure import (
+    ClippedVectors,
+    GroupCounts,
+    PartialSum,
+    SumTask,
+    UploadSum,
+    answer,
+    noisy_sum,
+    open_sums,
+    receive,
+    score_histogram,
+)
+from synthfair.secure.aggregator import PARTIAL_SUM_DOMAIN, noisy_total, record_of
+from synthfair.secure.task import OWNER
+
+ONE = np.array([1, 2, 3, 4])
+
+
+@pytest.fixture(scope="module")
+def group():
+    return parties()
+
+
+@pytest.fixture(scope="module")
+def sums(group, tmp_path_factory):
+    return group.answers(tmp_path_factory.mktemp("sums"), [ONE] * 2)
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    monkeypatch.setattr(GroupCounts, "noise", lambda what, *_: np.zeros(what.length, np.int64))
+
+
+# What the answers open to
+
+
+@pytest.mark.parametrize("aggregators", [2, 3])
+def test_opened_sum_is_exact_but_for_the_noise(tmp_path, no_noise, aggregators):
+    some = parties(aggregators=aggregators)
+    opened = open_sums(some.task, some.answers(tmp_path, [ONE, 2 * ONE, 7 * ONE])[::-1])
+    assert opened.total.tolist() == [10, 20, 30, 40]
+    assert set(opened.clients) == {key.public_key().public_bytes_raw().hex() for key in some.keys}
+
+
+def test_opened_sum_is_a_histogram_with_its_guarantee(group, sums):
+    found = score_histogram(COUNTS, open_sums(group.task, sums))
+    (guarantee,) = found.origin.guarantees
+    assert (guarantee.epsilon, guarantee.unit, guarantee.relation) == (1.0, "row", "add_or_remove")
+    assert (guarantee.adversary, guarantee.simulated) == ("all_but_one", False)
+    assert (guarantee.aggregators, found.origin.clients) == (2, 2)
+    assert found.variance == pytest.approx(2 * 1.84135, rel=1e-4)
+
+
+def test_simulated_sum_says_so_and_guarantees_nothing_with_noise_that_repeats():
+    zero = [np.zeros(4, np.int64)]
+    (guarantee,) = score_histogram(COUNTS, noisy_sum(zero, COUNTS)).origin.guarantees
+    assert (guarantee.epsilon, guarantee.simulated) == (1.0, True)
+    repeatable = noisy_sum(zero, COUNTS, source=seeded(0))
+    assert score_histogram(COUNTS, repeatable).origin.guarantees == (None,)
+    with pytest.raises(InputError, match="none"):
+        noisy_sum([], COUNTS)
+
+
+def test_total_of_the_largest_entries_does_not_wrap():
+    """Where a floating-point number is 256 away from the next; without noise."""
+    what = ClippedVectors(length=1, clip=2.0**39, step=1.0, rho=None)
+    most = what.entries[1]
+    assert noisy_sum([np.array([most])] * 4, what).total.tolist() == [4 * most]
+    assert noisy_sum([np.array([7 - most])] * 4, what).total.tolist() == [28 - 4 * most]
+
+
+@pytest.mark.parametrize("total", [[0, 5, 10, -60], [0, 5, 10, 2060], [0, 0, 0, 2**40], [600] * 4])
+def test_total_that_cannot_be_is_refused(total):
+    noisy_total(COUNTS, np.array([-20, 5, 10, 1990]), aggregators=2, clients=("a", "b"))
+    with pytest.raises(InputError, match="2 clients and the noise"):
+        noisy_total(COUNTS, np.array(total), aggregators=2, clients=("a", "b"))
+
+
+def signed(group, partial, role, **change):
+    """What the aggregator itself would sign."""
+    wrong = partial.model_copy(update=change)
+    key = group.secrets[role].signing_key
+    signature = sign_bytes(PARTIAL_SUM_DOMAIN, wrong.signed_bytes(), key).hex()
+    return wrong.model_copy(update={"signature": signature})
+
+
+def test_sums_of_other_aggregators_or_another_task_are_not_opened(group, sums):
+    for some in (sums[:1], [sums[0], sums[0]], []):
+        with pytest.raises(InputError, match="one of each"):
+            open_sums(group.task, some)
+    with pytest.raises(InputError, match="of another task"):
+        open_sums(parties().task, sums)
+
+
+ALTERED = [({"total": (1, 2, 3, 4)}, "altered"), ({"clients": ("1" * 64,)}, "altered"),
+           ({"clients_hash": "0" * 64}, "altered"), ({"role": 1}, "altered"),
+           ({"role": 2}, "4, of one of 2"), ({"total": (1,)}, "4, of one of 2")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), ALTERED)
+def test_sum_that_was_altered_is_not_opened(group, sums, change, said):
+    with pytest.raises(InputError, match=f"a.json: .*{said}"):
+        open_sums(
+            group.task, [sums[0].model_copy(update=change), sums[1]], sources=["a.json", "b.json"]
+        )
+
+
+def test_sum_other_than_its_aggregator_had_committed_to_is_not_opened(group, sums):
+    """The last to answer has known what it wanted the total to be."""
+    published = [one.commitment for one in sums]
+    open_sums(group.task, sums[::-1], commitments=published)
+    first, *others = sums[1].total
+    chosen = [sums[0], signed(group, sums[1], 1, total=((first + 1) % 2**64, *others))]
+    open_sums(group.task, chosen)
+    for some, hashes in ((chosen, published), (sums, published[:1]), (sums, published[::-1])):
+        with pytest.raises(InputError, match="commitments"):
+            open_sums(group.task, some, commitments=hashes)
+    same = sums[0].model_copy(update={"signature": "0" * 128})  # which nobody else can guess
+    assert same.commitment != sums[0].commitment
+
+
+def test_sums_of_different_uploads_are_not_opened(group, tmp_path):
+    """The same clients, one of which has shared twice: the halves do not belong together."""
+    sent = [group.send(tmp_path, i, ONE) for i in range(2)]
+    again = group.send(tmp_path, 1, ONE, name="again")
+    uploads = ([sent[0][0], sent[1][0]], [sent[0][1], again[1]])
+    sums = [
+        answer(group.task, s, receive(group.task, s, paths), group.records(tmp_path, role))
+        for role, (s, paths) in enumerate(zip(group.secrets, uploads, strict=True))
+    ]
+    with pytest.raises(InputError, match="different uploads"):
+        open_sums(group.task, sums)
+
+
+def test_sums_of_other_clients_than_the_task_allows_are_not_opened(group, sums):
+    """Too few, one twice, and one that the task does not know."""
+    first, *_ = known = group.task.clients
+    for clients in (known[:1], (first, first, first), (*known[:2], "0" * 64)):
+        wrong = [signed(group, s, i, clients=clients) for i, s in enumerate(sums)]
+        with pytest.raises(InputError, match=f"of {len(clients)} clients; .* 2 to 3"):
+            open_sums(group.task, wrong)
+
+
+@pytest.mark.parametrize(
+    "change", [{"total": [2**64]}, {"total": []}, {"more": 1}, {"signature": "x"}, {"role": 3}]
+)
+def test_file_that_is_no_sum_is_refused(tmp_path, sums, change):
+    path = tmp_path / "sum.json"
+    path.write_text(json.dumps(json.loads(sums[0].model_dump_json()) | change))
+    with pytest.raises(InputError, match=f"{path}.*{next(iter(change))}"):
+        PartialSum.read(path)
+    path.write_text(sums[0].model_dump_json()[:-30])
+    with pytest.raises(InputError, match="JSON"):
+        PartialSum.read(path)
+
+
+# One answer
+
+
+def test_task_is_answered_once_and_another_anew(tmp_path, group):
+    first = group.answers(tmp_path, [ONE] * 2)[0]
+    assert group.answers(tmp_path, [2 * ONE] * 2)[0] == first
+    record = record_of(group.task, group.secrets[0], group.records(tmp_path))
+    assert record.stat().st_mode & 0o077 == 0
+    again = SumTask.model_validate(group.task.model_dump() | {"nonce": "5" * 64})
+    assert group._replace(task=again).answers(tmp_path, [ONE] * 2)[0].total != first.total
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from synthfair.secure import aggregator
+from synthfair.secure import SumTask, read_aggregator_secret
+folder = pathlib.Path(sys.argv[1])
+task, secret = SumTask.read(folder / "task.json"), read_aggregator_secret(folder / "a.key")
+received = aggregator.receive(task, secret, sorted(folder.glob("*.to_0")))
+type(task.what).noise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+aggregator.answer(task, secret, received, folder / "aggregator_0.answers")
+"""
+
+
+def test_answer_that_kill_9_cut_off_at_its_noise_is_given_later(tmp_path, group):
+    group.task.write(tmp_path / "task.json")
+    (tmp_path / "a.key").write_text(group.secrets[0].model_dump_json())
+    records = group.records(tmp_path)
+    for i in range(2):
+        group.send(tmp_path, i, ONE)
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
+    assert done.returncode == -signal.SIGKILL
+    received = receive(group.task, group.secrets[0], sorted(tmp_path.glob("*.to_0")))
+    first, again = (answer(group.task, group.secrets[0], received, records) for _ in range(2))
+    assert first == again
+
+
+def test_record_is_there_before_any_noise(tmp_path, group, monkeypatch):
+    seen, records = [], group.records(tmp_path)
+
+    def noise(self, source):
+        seen.append(record_of(group.task, group.secrets[0], records).exists())
+        return np.zeros(4, np.int64)
+
+    monkeypatch.setattr(GroupCounts, "noise", noise)
+    group.answers(tmp_path, [ONE] * 2)
+    assert seen == [True, True]
+
+
+def test_answer_without_a_place_for_its_record_is_refused(tmp_path, group, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    group.records(tmp_path)
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(InputError, match="No space left"):
+        group.answers(tmp_path, [ONE] * 2)
+
+
+def test_answer_is_only_in_the_folder_that_was_made_with_the_key(tmp_path, group):
+    """Not in a lost one that was made anew by hand, nor in that of another key."""
+    other = group.records(tmp_path, 1)
+    received = UploadSum(np.zeros(4, np.uint64), ("1" * 64,), "0" * 64)
+    for folder in (tmp_path / "none", tmp_path, other):
+        with pytest.raises(InputError, match=f"^{folder}: "):
+            answer(group.task, group.secrets[0], received, folder)
+    assert [path.name for path in other.iterdir()] == [OWNER]

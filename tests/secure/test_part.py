@@ -1,0 +1,65 @@
+"""A client's part of a sum of counts."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from builders import SCHEMA, make_table
+from secure_task import PLAIN
+
+from synthfair.errors import InputError
+from synthfair.secure import GroupCounts, count_table
+
+WHAT = PLAIN | {"schema_hash": SCHEMA.hash, "groups": ("a", "b")}
+TABLE = make_table(50)
+
+
+def counted(table=TABLE, *, user_column=None, **changes):
+    what = GroupCounts(**WHAT | changes)
+    return count_table(what, table, SCHEMA, user_column=user_column, source="rows.csv")
+
+
+def test_row_more_is_one_more_in_its_count():
+    wanted = [
+        ((TABLE["town"] == town) & (TABLE["paid"] == paid)).sum()
+        for town in ("a", "b")
+        for paid in ("no", "yes")
+    ]
+    assert counted().tolist() == wanted
+    assert sorted(counted() - counted(TABLE.iloc[1:])) == [0, 0, 0, 1]
+
+
+def test_scores_are_binned_by_the_model_of_the_task():
+    model = SimpleNamespace(sha256="1" * 64, scores=lambda x, s: np.where(s == 1, 5.0, -5.0))
+    what = GroupCounts(**WHAT | {"model": "1" * 64, "bins": 10})
+    counts = count_table(what, TABLE, SCHEMA, model=model).reshape(2, 2, 10)
+    assert counts[0, :, 0].sum() + counts[1, :, 9].sum() == 50
+    with pytest.raises(InputError, match=r"model \(none\); .* 1111"):
+        count_table(what, TABLE, SCHEMA)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_rows_of_a_user_beyond_the_limit_are_left_out_whatever_the_order(order):
+    table = TABLE.assign(id=["a"] * 30 + ["b"] * 2 + ["c"] * 18)
+    users = {"unit": "user", "rows_per_user": 5, "user_column": "id"}
+    counts = counted(table, **users)
+    assert counts.sum() == 5 + 2 + 5
+    assert counts.tolist() == counted(table.sample(frac=1, random_state=order), **users).tolist()
+    own = [counted(rows.drop(columns="id")) for _, rows in table.groupby("id")]
+    assert (counts <= np.sum([np.minimum(part, 5) for part in own], axis=0)).all()
+
+
+REFUSED = [
+    ({"schema_hash": "2" * 64}, "schema .* 2222"),
+    ({"groups": ("b", "a")}, r"groups \('a', 'b'\); .* \('b', 'a'\)"),
+    ({"groups": ("a", "b", "c")}, "groups"),
+    ({"unit": "user"}, "user column"),
+    ({"user_column": "town"}, "user column"),
+    ({"rows_per_client": 49}, "50 rows .* 49"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), REFUSED)
+def test_table_that_does_not_fit_the_task_is_refused(change, said):
+    with pytest.raises(InputError, match=f"^rows.csv: .*{said}"):
+        counted(**change)

@@ -1,0 +1,108 @@
+"""The file of a surrogate: read as it was written, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from builders import SCHEMA, make_table, rewrite, set_column
+
+import synthfair as sf
+from synthfair.errors import InputError
+from synthfair.release import inspect_release, read_release
+from synthfair.release.format import Header, write_release
+
+CONFIG = sf.SurrogateConfig(k_min=20)
+
+
+@pytest.fixture(scope="module")
+def release():
+    return sf.distill_table(make_table(700, seed=3), SCHEMA, CONFIG).release
+
+
+def with_value(release, column, value, row=1):
+    """The release with another value; of its weights where the column is "(weight)"."""
+    x, weight = release.x.copy(), release.weight.copy()
+    if column == "(weight)":
+        weight[row] = value
+    else:
+        x[row, release.header.names.index(column)] = value
+    return replace(release, x=x, weight=weight)
+
+
+def test_file_of_a_surrogate_is_read_as_it_was_written(tmp_path, release):
+    """Bounds and missing values, too."""
+    for column, value in (("income", 100.0), ("age", np.nan), ("home", 0.0), ("home", 3.0)):
+        release = with_value(release, column, value)
+    write_release(release, tmp_path / "r.parquet")
+    own = ["(group)", "(label)", "(weight)"]
+    assert pq.read_schema(tmp_path / "r.parquet").names == [*SCHEMA.features, *own]
+    back, found = (
+        read_release(tmp_path / "r.parquet", SCHEMA),
+        inspect_release(tmp_path / "r.parquet", schema=SCHEMA),
+    )
+    assert (back.header, found.fits, found.problems) == (release.header, True, ())
+    for field in ("x", "s", "y", "weight"):
+        np.testing.assert_array_equal(getattr(back, field), getattr(release, field))
+
+
+VALUES = {
+    "income": (100.5, -1e-9, 1e300, np.nan, np.inf, -np.inf),
+    "age": (17.9, 90.1, np.inf),
+    "home": (0.5, 4.0, -1.0, 1e300, np.nan, np.inf),
+    "(weight)": (-1.0, 1e-9, 1e10, np.nan, np.inf),
+}
+
+
+@pytest.mark.parametrize(("column", "value"), [(c, v) for c, of in VALUES.items() for v in of])
+def test_file_with_a_value_that_no_record_has_is_refused(tmp_path, release, column, value):
+    write_release(with_value(release, column, value), tmp_path / "r.parquet")
+    with pytest.raises(InputError) as refused:
+        read_release(tmp_path / "r.parquet", SCHEMA)
+    assert f"column '{column}', row 2: {value!r}" in str(refused.value)
+
+
+def doubled(table):
+    return set_column("(weight)", 2 * table["(weight)"].to_numpy())(table)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda t: t.drop_columns("income"), "'income'"),
+        (lambda t: t.drop_columns("(weight)"), "column 6: missing; .*weight"),
+        (lambda t: t.add_column(0, "paid", t["age"]), "column 1: 'paid'"),
+        (lambda t: t.add_column(0, "age", t["age"]), "column 1: 'age'"),
+        (lambda t: t.select([1, 0, *range(2, 6)]), "column 1: 'age' .*'income'"),
+        (lambda t: set_column("home", t["home"].cast("int64"))(t), r"'home' \(int64\)"),
+        (lambda t: set_column("(weight)", [0.0] * len(t))(t), r"'\(weight\)', row 1: .* all 0"),
+        (doubled, "altered"),
+    ],
+)
+def test_file_with_other_columns_is_refused(tmp_path, release, change, complaint):
+    write_release(release, tmp_path / "r.parquet")
+    rewrite(tmp_path / "r.parquet", change)
+    with pytest.raises(InputError, match=complaint):
+        read_release(tmp_path / "r.parquet", SCHEMA)
+
+
+@pytest.mark.parametrize("value", [1e4, np.inf])
+def test_file_is_inspected_by_the_schema_that_it_names(tmp_path, release, value):
+    write_release(release, tmp_path / "r.parquet")
+    assert inspect_release(tmp_path / "r.parquet").fits is None
+    write_release(with_value(release, "income", value), tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="'income', row 2"):
+        inspect_release(tmp_path / "r.parquet")
+
+
+def test_header_declares_pairs_that_are_made_up(release):
+    """Of a client with 19 rows of one pair; one with 20 makes up none."""
+    table, told = make_table(700, seed=3), []
+    few = table.index[(table.town == "b") & (table.paid == "yes")]
+    for rows in (19, 20):
+        made = sf.distill_table(table.drop(few[rows:]), SCHEMA, CONFIG).release
+        told.append(made.header.hides_pairs)
+    assert told == [True, False]
+    said = made.header.model_dump() | {"hides_pairs": True}
+    with pytest.raises(ValueError, match="hides_pairs"):
+        Header.model_validate(said | {"config": said["config"] | {"epsilon": 1.0, "delta": 1e-5}})
