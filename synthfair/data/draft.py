@@ -131,7 +131,10 @@ def draft_document(
     table = tidied(table, words, plain)
     drafts = {column: draft_column(table[column], additive=additive) for column in names}
     given = np.atleast_1d(np.array(positive, object)).tolist()
-    rule = _RULE.fullmatch(str(given[0]).strip()) if len(given) == 1 else None
+    typed = str(given[0]).strip() if len(given) == 1 else ""
+    # What looks like a rule may be a value, as "<30" of days until a readmission.
+    is_value = typed in table[label].astype("string").array
+    rule = None if is_value else _RULE.fullmatch(typed)
     if rule:
         drafts[label] = _draft_ruled(table[label], rule)
     drafts |= {

@@ -257,9 +257,10 @@ def judged(subject: Summary, limit: float) -> Answer:
         return "not usable"
     if (least := subject.asked.min_ratio) is None:
         return verdict(subject.gap_size, limit)
-    verdicts = [ratio_verdict(run.selection_ratio, least)]
-    verdicts += [verdict(subject.gap_size, limit)] * (subject.asked.max_gap is not None)
-    return min(verdicts, key=("no", "probably not", "not measured", "probably", "yes").index)
+    both = [ratio_verdict(run.selection_ratio, least)]
+    both += [verdict(subject.gap_size, limit)] * (subject.asked.max_gap is not None)
+    order: tuple[Verdict, ...] = "no", "probably not", "not measured", "probably", "yes"
+    return next(judgement for judgement in order if judgement in both)
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:

@@ -649,10 +649,10 @@ def train_pool(
             )
         if config.max_client_gap is not None:
             raise InputError(f"{name}: max_client_gap takes the logistic loss")
-        if config.min_ratio is not None:
-            raise InputError(f"{name}: min_ratio takes the logistic loss")
     problem = pooled.problem(model)
     if config.min_ratio is not None:
+        if not isinstance(problem, GlobalProblem):
+            raise InputError("min_ratio: takes the logistic loss and a penalty of the package")
         point = meet_ratio(problem, config.min_ratio, config.max_gap, config.max_client_gap)
     elif config.searches:
         point = problem.meet(config.max_gap, config.max_client_gap)

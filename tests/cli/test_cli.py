@@ -244,7 +244,7 @@ def test_server_without_releases(folder, capsys):
 @pytest.mark.parametrize("stream", ["pipe", "stdout", "stderr"])
 def test_files_are_written_whoever_reads_the_output(folder, monkeypatch, stream):
     """A pipe's reader may have ended; a stream may be closed, and is None then."""
-    from test_trained import some_model
+    from builders import some_model
 
     from synthfair.trained import write_model
 

@@ -87,7 +87,7 @@ def test_drafts_of_unlike_tables_make_releases(tmp_path, make, roles, separator)
     ("flags", "complaint"),
     [
         (["--positive", "often"], "positive often: must be some, but not all, values of 'readmi"),
-        (["--label", "cost"], "label 'cost': holds 1997 values; choose a column of 2 to 30"),
+        (["--label", "cost"], "positive <30: must divide label 'cost'"),
         (["--output", "TABLE"], "is named twice"),
     ],
 )
