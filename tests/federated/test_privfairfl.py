@@ -1,7 +1,6 @@
 """PrivFairFL: counts over clients, before the rounds or after them."""
 
 import json
-from fractions import Fraction
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +12,8 @@ from synthfair.errors import InputError
 from synthfair.federated import METHODS, draw_users, make_user_data, train_rounds, train_table
 from synthfair.federated.privfairfl import sum_counts
 from synthfair.federated.users import held_out_rows
-from synthfair.postprocess import count_scores, score_bins
+from synthfair.postprocess import choose_decision, count_scores, score_bins
 from synthfair.privacy.ledger import Ledger
-from synthfair.privacy.noise import discrete_laplace
 
 N = 2000
 ROWS, USER = sf.encode(make_table(N), SCHEMA), draw_users(N, clients=10, seed=0)
@@ -41,24 +39,14 @@ def test_post_counts_the_rows_that_are_held_out_and_trains_on_the_others(share):
     bins = score_bins(found.model.scores(ROWS.x, ROWS.s), 21)
     wanted = count_scores(bins[counted], ROWS.s[counted], ROWS.y[counted], 2, 21)
     np.testing.assert_array_equal(found.counts.array(), wanted)
+    chosen = choose_decision(found.counts, "statistical_parity", 0.02, randomized=False)
+    assert found.model.decision == chosen.decision
     kept = sf.Encoded(*(part[~out] for part in ROWS))
     alone = trained(config_of("dp_sgd"), kept, USER[~out])
     np.testing.assert_allclose(found.model.theta, alone.model.theta, rtol=1e-9)
     # A round of 10 clients' counts more, two shares of 84 numbers each.
     assert found.cost.rounds == alone.cost.rounds + 1
     assert found.cost.bytes_sent == alone.cost.bytes_sent + 10 * 2 * 8 * 84
-
-
-def test_post_closes_the_gap_of_the_model_it_is_given():
-    model = trained(config_of("privfairfl_post", alpha=0.01, counts_epsilon=5.0)).model
-    scores = model.scores(ROWS.x, ROWS.s)
-
-    def gap(selected):
-        return abs(selected[ROWS.s == 1].mean() - selected[ROWS.s == 0].mean())
-
-    assert gap(scores > 0) > 0.1
-    assert gap(model.decide(scores, ROWS.s)) < 0.03
-    assert np.mean(model.decide(scores, ROWS.s) == (ROWS.y > 0)) > 0.7
 
 
 @pytest.mark.parametrize("weight_method", ["kamiran_calders", "published"])
@@ -77,18 +65,14 @@ def test_pre_trains_with_the_weights_of_its_counts(weight_method):
 
 def test_counts_have_the_noise_of_two_aggregators():
     """A thousand counts: a mean square 5 standard errors off has a chance of about 1e-6."""
-    data = make_user_data(ROWS, USER, SCHEMA, config_of("privfairfl_post"))
-    exact = sum_counts(data.users, SCHEMA, epsilon=None).array()
-    draws = [sum_counts(data.users, SCHEMA, epsilon=0.5) for _ in range(250)]
+    users = make_user_data(ROWS, USER, SCHEMA, config_of("privfairfl_post")).users
+    exact = sum_counts(users, SCHEMA, epsilon=None).array()
+    draws = [sum_counts(users, SCHEMA, epsilon=0.5) for _ in range(250)]
     p = np.exp(-0.5)
     variance = 2 * 2 * p / (1 - p) ** 2
+    found, of_one = np.square([drawn.array() - exact for drawn in draws]).mean(), variance / 2
     error = variance * (3.5 / 1000) ** 0.5  # the kurtosis of two Laplace variables is 4.5
-
-    def fits(noise):
-        return abs(np.mean(np.square(noise)) - variance) < 5 * error
-
-    assert fits([drawn.array() - exact for drawn in draws])
-    assert not fits(discrete_laplace(Fraction(2), 1000))  # one aggregator's alone
+    assert abs(found - variance) < 5 * error < variance - of_one
     assert draws[0].variance == pytest.approx(variance)
 
 
@@ -109,16 +93,14 @@ def test_counts_lost_in_noise_are_refused():
 def test_epsilons_of_counts_and_training_add_up_in_the_ledger(tmp_path):
     budget = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4, "counts_epsilon": 1.0}
     config = config_of("privfairfl_post", **budget | {"batch": 320})
-    book, users = tmp_path / "ledger.jsonl", {"clients": 5}
-    train_table(make_table(N), SCHEMA, config, tmp_path, ledger=book, users=users)
+    given = {"ledger": tmp_path / "ledger", "users": {"clients": 5}}
+    train_table(make_table(N), SCHEMA, config, tmp_path, **given)
     document = json.loads((tmp_path / "metrics.json").read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     (counts,) = document["counts"]["guarantees"]
     assert (counts["epsilon"], counts["unit"], counts["simulated"]) == (1.0, "row", True)
-    decision = sf.read_model(tmp_path / "model.json").decision
-    assert decision.notion == "statistical_parity"
-    assert decision.origin.model_dump() == document["counts"] | {"guarantees": (counts,)}
-    spent = Ledger(book).spent()
+    origin = sf.read_model(tmp_path / "model.json").decision.origin
+    assert origin.model_dump() == document["counts"] | {"guarantees": (counts,)}
+    spent = Ledger(given["ledger"]).spent()
     assert spent.epsilon(1e-4) == pytest.approx(5.0)
-    assert spent.composition.delta(5.0) == pytest.approx(1e-4, rel=1e-3)
     assert spent.composition.delta(0.99) == 1.0

@@ -185,11 +185,18 @@ def test_units_and_relations_do_not_mix(ledger, other):
         ledger.book(purchase(other))
 
 
-def test_rows_in_rounds_and_in_a_release_are_composed(ledger):
-    ledger.book(purchase(noisy()))
-    ledger.book(training(EVERYONE, unit="row"))
-    alone = training(EVERYONE).guarantee.composition.mu
-    assert ledger.spent().epsilon(1e-5) == epsilon_of((0.2**2 + alone**2) ** 0.5, 1e-5)
+def test_all_mechanisms_are_composed(ledger):
+    rounds = training(EVERYONE, unit="row")
+    sampled = rounds.guarantee.mechanisms[0].model_copy(update={"sample": 10})
+    for answer in (
+        purchase(noisy()),
+        rounds,
+        training(EVERYONE, unit="row", mechanisms=(sampled,)),
+    ):
+        ledger.book(answer)
+    composed = ledger.spent().composition
+    assert composed.mu == pytest.approx((0.2**2 + rounds.guarantee.mu**2) ** 0.5)
+    assert composed.sampled == ((sampled.sums, sampled.multiplier),)
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])

@@ -1,4 +1,4 @@
-"""Exact discrete noise, against its distributions and OpenDP's samplers.
+"""Exact discrete noise, alone and in mechanisms, against its distributions and OpenDP's samplers.
 
 Each statistical test fails by chance less than once in 10^6, and rejects a wrong sampler.
 """
@@ -10,6 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from synthfair.privacy.mechanism import (
+    ExponentialMechanism,
+    GaussianMechanism,
+    NoisySum,
+    PrivateChoice,
+)
 from synthfair.privacy.noise import (
     _below,
     _bernoulli_exp,
@@ -18,6 +24,7 @@ from synthfair.privacy.noise import (
     exponential_choice,
     laplace_variance,
     seeded,
+    system_entropy,
     uniform,
 )
 
@@ -149,3 +156,39 @@ def test_noise_is_repeated_by_the_same_bytes_alone():
 def test_noise_out_of_range_is_refused(kind, wrong):
     with pytest.raises(ValueError, match=f"= {wrong}: "):
         SAMPLERS[kind](Fraction(wrong), 1)
+
+
+# Mechanisms
+
+SUM = GaussianMechanism(name="pairs", sensitivity=1.0, noise=4.0, grid=2.0**-34)
+
+
+def noise_p_values(steps, deviation):
+    """Of chi-squared tests: 20 equally likely cells; and the last four bits, which are uniform."""
+    cells = (20 * stats.norm.cdf(steps / deviation)).astype(int)
+    counts = np.bincount(cells, minlength=20), np.bincount(steps % 16, minlength=16)
+    return [stats.chisquare(count).pvalue for count in counts]
+
+
+def test_released_sum_has_discrete_gaussian_noise_of_the_stated_deviation():
+    total = np.full(20_000, 10**17)
+    released = NoisySum(SUM, "replace", system_entropy).release(total) / SUM.grid
+    steps = np.array([int(number) for number in released]) - 10**17
+    near, low_bits = noise_p_values(steps, 2.0**36)
+    assert near > ALARM
+    assert noise_p_values(steps, 0.93 * 2.0**36)[0] < ALARM
+    # A number of 10^17 has no room for the last four bits; one near 0 has.
+    assert low_bits < ALARM
+    near_zero = NoisySum(SUM, "replace", system_entropy).release(0 * total) / SUM.grid
+    assert min(noise_p_values(near_zero.astype(int), 2.0**36)) > ALARM
+    np.testing.assert_array_equal(near_zero, near_zero.round())
+
+
+def test_choice_has_the_chance_that_its_epsilon_gives():
+    settings = {"name": "tree", "sensitivity": 1 + 2.0**-10, "epsilon": 1.0, "times": 3000}
+    stated, scores = ExponentialMechanism(**settings), np.array([10.0, 12.0])
+    choice = PrivateChoice(stated, system_entropy)
+    seconds = sum(choice.choose(scores) for _ in range(3000))
+    for factor, is_right in ((1, True), (0.5, False), (2, False)):
+        chance = 1 / (1 + math.exp(-factor * 2 / (2 * stated.sensitivity)))
+        assert (stats.binomtest(seconds, 3000, chance).pvalue > ALARM) == is_right

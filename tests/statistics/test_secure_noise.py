@@ -12,21 +12,13 @@ from scipy import stats
 from secure_task import PLAIN, parties
 
 import synthfair as sf
+from synthfair import secure
 from synthfair.data.batches import in_memory
 from synthfair.privacy.noise import discrete_gaussian, discrete_laplace, seeded, system_entropy
-from synthfair.secure import (
-    ClippedVectors,
-    GroupCounts,
-    RowSums,
-    client_sums,
-    next_sums,
-    noisy_sum,
-    open_sums,
-)
 
 ALARM = 1e-7
 FIELDS = {"groups": tuple("abcdefghij"), "model": "1" * 64, "bins": 1000}
-WIDE = GroupCounts(**PLAIN | FIELDS | {"rows_per_client": 10**7})
+WIDE = secure.GroupCounts(**PLAIN | FIELDS | {"rows_per_client": 10**7})
 """20,000 counts with noise of scale 1: as many independent runs of a task of one count."""
 
 
@@ -49,15 +41,15 @@ def noise_p_value(noise, reference):
     ids=["of one", "halved", "of one, doubled", "of two"],
 )  # fmt: skip
 def test_opened_sum_has_the_noise_of_every_aggregator(aggregators, wrong):
-    found = noisy_sum([np.zeros(WIDE.length, np.int64)] * 2, WIDE, aggregators=aggregators)
+    found = secure.noisy_sum([np.zeros(WIDE.length, np.int64)] * 2, WIDE, aggregators=aggregators)
     assert noise_p_value(found.total, laplaces(aggregators)) > ALARM
     assert noise_p_value(found.total, wrong()) < ALARM
     assert found.variance == pytest.approx(aggregators * 1.84135, rel=1e-4)
 
 
 def test_vectors_have_gaussian_noise_of_the_stated_variance():
-    what = ClippedVectors(length=20_000, clip=1.0, step=0.01, rho=0.5)
-    found = noisy_sum([np.zeros(20_000, np.int64)], what)
+    what = secure.ClippedVectors(length=20_000, clip=1.0, step=0.01, rho=0.5)
+    found = secure.noisy_sum([np.zeros(20_000, np.int64)], what)
     spread = (2 * (100 + 20_000**0.5 / 2) ** 2) ** 0.5
     assert stats.kstest(found.total / spread, "norm").pvalue > ALARM
     assert stats.kstest(found.total / spread * 1.1, "norm").pvalue < ALARM
@@ -66,15 +58,15 @@ def test_vectors_have_gaussian_noise_of_the_stated_variance():
 
 def test_sum_of_rows_less_the_noise_of_a_corrupt_aggregator_has_that_of_the_other(monkeypatch):
     config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, k_min=20)
-    what = next_sums((), config, SCHEMA, clients=2)[0]
-    part, drawn = client_sums(what)(in_memory(sf.encode(make_table(200), SCHEMA))), []
+    what = secure.next_sums((), config, SCHEMA, clients=2)[0]
+    part, drawn = secure.client_sums(what)(in_memory(sf.encode(make_table(200), SCHEMA))), []
 
     def noise(self, source):
         drawn.append(discrete_gaussian(self.variance, self.length))
         return drawn[-1]
 
-    monkeypatch.setattr(RowSums, "noise", noise)
-    totals = [noisy_sum([part] * 2, what).total for _ in range(30)]
+    monkeypatch.setattr(secure.RowSums, "noise", noise)
+    totals = [secure.noisy_sum([part] * 2, what).total for _ in range(30)]
     left = np.concatenate([t - 2 * part for t in totals]) - np.concatenate(drawn[::2])
     for variance, is_right in ((1, True), (1 / 2, False), (2, False)):
         chi = stats.chi2(left.size).cdf(
@@ -92,7 +84,7 @@ def views(folder, honest=lambda: system_entropy):
         group = parties(WIDE, clients=2)
         vectors = [np.zeros(WIDE.length, np.int64), np.full(WIDE.length, row)]
         sums = group.answers(place, vectors, [seeded(7), honest()])
-        seen.append(open_sums(group.task, sums).total - WIDE.noise(seeded(7)))
+        seen.append(secure.open_sums(group.task, sums).total - WIDE.noise(seeded(7)))
     return seen
 
 
@@ -129,5 +121,5 @@ def test_audit_catches_noise_left_out_or_halved(tmp_path, monkeypatch, scale):
         noise = np.zeros(self.length, np.int64)
         return discrete_laplace(scale, self.length, source) if scale else noise
 
-    monkeypatch.setattr(GroupCounts, "noise", weak)
+    monkeypatch.setattr(secure.GroupCounts, "noise", weak)
     assert audited_epsilon(*views(tmp_path)) > 1.7

@@ -1,0 +1,236 @@
+"""The engine with processes of its own: keys that stay, jobs that fail, and rounds that go on."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+import synthfair as sf
+from synthfair.errors import InputError
+
+pytest.importorskip("nvflare")
+
+PATIENCE = 570
+"""Seconds that a scenario may take on a busy machine."""
+
+SITES, PARTIES = ("city", "suburbs"), ("hub", "localhost", "lead@hub.org", "city", "suburbs")
+KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END", re.DOTALL)
+JOB_SERVER = "app/config/config_fed_server.json"
+
+
+def contents(path):
+    """What a file holds; of a zip, what its members hold."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as parts:
+            return [parts.read(name) for name in parts.namelist()]
+    return [path.read_bytes()]
+
+
+def test_key_never_leaves_its_party_and_what_is_exchanged_is_public(tmp_path):
+    import kits
+
+    kits.prepare(tmp_path)
+    holders = {}
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        for key in (key for content in contents(path) for key in KEY.findall(content)):
+            holders.setdefault(key, set()).add(path.relative_to(tmp_path).parts[0])
+            assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(party for (party,) in holders.values()) == sorted([*PARTIES, *SITES])
+    for party in PARTIES[1:]:
+        assert {(tmp_path / party / kit).stat().st_mode & 0o777 for kit in ("", "kit")} == {0o700}
+    zips = {f"{party}.{kind}.zip" for party in PARTIES[1:] for kind in ("request", "signed")}
+    assert {path.name for path in (tmp_path / "exchanged").iterdir()} == zips | {
+        "project.yml", "schema.json", "city.pub", "suburbs.pub"}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", ["killed_processes_go_on", "hostile_jobs_fail"])
+def test_engine(scenario, tmp_path):
+    """In a process of its own: the engine warns, and pytest turns warnings into errors."""
+    run = subprocess.Popen([sys.executable, __file__, scenario, str(tmp_path / "made")])
+    try:
+        run.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)  # it ends the others before it ends
+        run.wait(60)
+    assert run.returncode == 0
+
+
+class Federation:
+    """A server, two sites, a submitter, and jobs that can be changed."""
+
+    def __init__(self, folder):
+        from examples import deployment
+
+        self.example, self.folder, self.number = deployment, folder, 0
+        self.port, lenders = deployment.free_port(), deployment.unlike_lenders()
+        self.kits = deployment.prepare(folder, self.port, lenders)
+        self.submitter = self.kits.pop(deployment.SUBMITTER)
+        self.city = self.kits["city"]
+
+    @contextmanager
+    def session(self):
+        from synthfair.deploy.session import connect
+
+        with (
+            self.example.running([*self.kits.values()], self.port) as self.processes,
+            connect(self.submitter, timeout=60) as session,
+        ):
+            self.example.wait_for_sites(session, SITES)
+            yield session
+
+    def kill(self, index):
+        own = psutil.Process(self.processes[index].pid)
+        family = [own, *own.children(recursive=True)]
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=20)
+
+    def run(self, session, kind, on_progress=lambda *_: None, change=lambda job: None):
+        from synthfair.deploy.session import attach, submit
+
+        self.number += 1
+        jobs, self.output = self.submitter.parent / "jobs", self.folder / f"results-{self.number}"
+        job = shutil.copytree(jobs / kind, jobs / f"{kind}-{self.number}")
+        change(job)
+        return attach(session, submit(session, job), self.output, on_progress, most_seconds=400)
+
+
+def after_rounds(number, act):
+    done = []
+
+    def on_progress(_, federation):
+        if federation and federation.rounds >= number and not done:
+            done.append(True)
+            act()
+
+    return on_progress
+
+
+def killed_processes_go_on(folder):
+    """A site, and then the server: the rounds go on, to the numbers of one process."""
+    import kits
+    import numpy as np
+    import pandas as pd
+
+    from synthfair.data.encode import in_content_order
+    from synthfair.jax_setup import start_jax
+
+    fed = Federation(folder)
+
+    def impatient(job):
+        kits.change(job / JOB_SERVER, {"workflows.0.args.job.timeout": 20})
+
+    def kill_server():
+        fed.kill(0)
+        raise EOFError
+
+    with suppress(EOFError), fed.session() as session:
+        first = fed.run(
+            session,
+            "train",
+            after_rounds(15, lambda: fed.kill([*fed.kits].index("city"))),
+            impatient,
+        )
+        assert not first.completed
+        assert first.federation.sites["city"].code in {"late", "lost"}, first
+        fed.processes.append(fed.example.start(fed.city))
+        end = time.monotonic() + 120
+        while time.monotonic() < end:  # until the site is back
+            fed.run(session, "train", after_rounds(15, kill_server))
+    with fed.session() as session:
+        again = fed.run(session, "train")
+    assert again.completed
+    assert again.federation.rounds < 185
+    start_jax()
+    schema = sf.load_dataset("loanapp")[1]
+    tables = [pd.read_csv(fed.kits[name] / "data" / "table.csv") for name in SITES]
+    rows = [in_content_order(sf.encode(table, schema)) for table in tables]
+    rows = sf.Encoded(*map(np.concatenate, zip(*rows, strict=True)))
+    config = sf.TrainConfig(method="fedavg", rounds=200)
+    user = np.repeat([0, 1], [*map(len, tables)])
+    data = sf.federated.make_user_data(rows, user, schema, config)
+    expected = sf.federated.train_rounds(data, config).model.theta
+    found = sf.read_model(fed.output / "model.json").theta
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def with_code(job):
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "own.py").write_text("raise SystemExit\n")
+
+
+def with_a_file_that_includes_another(job):
+    path = (job / JOB_SERVER).rename((job / JOB_SERVER).with_suffix(".conf"))
+    path.write_text('include required(file("/etc/hostname"))')
+
+
+def with_a_variable_of_the_environment(job):
+    import kits
+
+    kits.change(job / JOB_SERVER, {"workflows.0.args.sites": [*SITES, "{$PROBE_SECRET}"]})
+
+
+def with_large_answers(job):
+    """One step of a network of so many weights that each site's answer has 50 MB."""
+    import kits
+
+    train = {"method": "fedavg", "hidden": [2500, 2480], "rounds": 1, "local_steps": 1}
+    own = {"workflows.0.args.job.train": train, "workflows.0.args.job.timeout": 390}
+    kits.change(job / JOB_SERVER, own)
+
+
+def hostile_jobs_fail(folder):
+    """Without a class loaded, or a text of a table revealed; a large job does not."""
+    import kits
+
+    os.environ["PROBE_SECRET"] = secret = "secret-of-the-server"
+    fed, person, out = Federation(folder), "secret-of-a-person", folder / "results"
+    kits.change(fed.city / "local" / "synthfair.json", {"limits.most_width": 2500})
+    kits.change(fed.kits["suburbs"] / "local" / "synthfair.json", {"limits.most_width": 2500})
+    with fed.session() as session:
+        for change in (with_code, with_a_file_that_includes_another,
+                       with_a_variable_of_the_environment):  # fmt: skip
+            with suppress(InputError):  # some are refused when they are submitted
+                run = fed.run(session, "single_shot", change=change)
+                assert not run.completed
+                assert run.federation is None
+            assert not (fed.output / "model.json").exists()
+        with pytest.raises(Exception, match="not authorized"):
+            session.cat_target("city", file="local/synthfair.json")
+        table = fed.city / "data" / "table.csv"
+        good = table.read_text().splitlines()
+        bad = ",".join([*good[3].split(",")[:-1], person])
+        table.write_text("\n".join([*good[:3], bad, *good[4:]]) + "\n")
+        argv = [sys.executable, "-m", "synthfair", "deploy", "run", str(fed.submitter), "--job"]
+        argv += [str(fed.submitter.parent / "jobs" / "single_shot"), "--output", str(out)]
+        assert subprocess.run(argv, check=False, timeout=150).returncode == 1
+        table.write_text("\n".join(good) + "\n")
+        run = fed.run(session, "train", change=with_large_answers)
+    for site in run.federation.sites.values():
+        assert (site.code, 50 <= site.carried_bytes / 10**6 < 55) == ("ok", True), run
+    sites = json.loads((out / "federation.json").read_text())["sites"]
+    assert {name: site["code"] for name, site in sites.items()} == {
+        "city": "table",
+        "suburbs": "ok",
+    }
+    for path in filter(Path.is_file, folder.rglob("*")):
+        content = path.read_bytes()
+        assert person.encode() not in content or fed.city.parent in path.parents, path
+        assert secret.encode() not in content, path
+
+
+if __name__ == "__main__":
+    sys.path += map(str, Path(__file__).parents[1:3])  # have helpers, and examples
+    globals()[sys.argv[1]](Path(sys.argv[2]))

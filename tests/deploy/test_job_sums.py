@@ -1,0 +1,218 @@
+"""Sums by shares, the server's side: a job goes on with what it has, and nobody pays twice."""
+
+import json
+
+import numpy as np
+import pytest
+from builders import NAMES, resigned
+from site_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
+from sum_world import ADDERS, SumWorld
+
+import synthfair as sf
+from synthfair.deploy.privfairfl_job import PrivFairFLJob
+from synthfair.deploy.train_job import TrainJob, run_train
+from synthfair.errors import InputError
+from synthfair.release.keys import read_signing_key
+from synthfair.secure import GroupCounts
+from synthfair.task.job_sites import TooFewError
+
+DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": ROWS, "clip": 1.0, "epsilon": 2.0,
+          "delta": 1e-3}  # fmt: skip
+SECURE = {"secure": True, "clip": 0.5}
+
+
+def world_of(folder, rows=300):
+    world = SumWorld(folder, rows=rows)
+    for name in NAMES:
+        world.limit(name, most_rounds=50, again=1)
+    for name in ADDERS:
+        world.allow(name, without_noise=True, least_clients=1)
+    return world
+
+
+@pytest.fixture
+def world(tmp_path):
+    return world_of(tmp_path)
+
+
+def result(world, job, name):
+    return json.loads((world.folder / job / name).read_text())
+
+
+def kinds(channel):
+    return [json.loads(message.text)["task"] for message in channel.asked]
+
+
+def silent(name):
+    """Loses what this party answers."""
+    return lambda site, message: None if site == name else message
+
+
+# Counts of a model's scores
+
+
+def test_counts_have_the_noise_of_both_aggregators_and_are_booked_once(world, monkeypatch):
+    """Known noise of 1 and then 3 in each count moves each by twice that."""
+    found = []
+    for job, steps in (("job-1", 1), ("job-2", 3)):
+        monkeypatch.setattr(GroupCounts, "noise", lambda what, *_, s=steps: np.full(what.length, s))
+        world.post(world.channel(job))
+        found.append(result(world, job, "histogram.json"))
+    assert np.unique(np.subtract(found[1]["counts"], found[0]["counts"])).tolist() == [4]
+    (stated,) = found[0]["origin"]["guarantees"]
+    assert (stated["epsilon"], stated["adversary"], stated["aggregators"]) == (
+        2.0,
+        "all_but_one",
+        2,
+    )
+    first, second = world.left("north")
+    assert stated == first.guarantee.model_dump(mode="json")
+    assert (first.kind, second.kind) == ("secure_sum",) * 2
+    assert world.ledger().spent().epsilon(1e-9) == 4.0
+
+
+def test_model_with_thresholds_is_evaluated_and_sent_back(world):
+    """A training comes first, if the job says so."""
+    train = {"train": DP_SGD, "least_rows": ROWS, "most_rows": 300}
+    federation, output = world.post(world.channel(), model=None, train=train)
+    assert federation.booked["north"].rounds == 5
+    trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
+    assert trained.theta == fair.theta
+    metrics = result(world, "job-1", "metrics.json")
+    assert metrics["decision"]["notion"] == fair.decision.notion == "statistical_parity"
+    assert metrics["counts"]["guarantees"][0]["epsilon"] == metrics["guarantee"]["epsilon"] == 2.0
+    for name in NAMES:
+        sent = world.folder / name / "synthfair" / "models" / "job-1.json"
+        assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
+
+
+def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
+    changes = {"model": None, "train": {"train": DP_SGD, "least_rows": ROWS, "most_rows": 300}}
+    channel = world.channel()
+    del channel.sites["sums-b"]
+    with pytest.raises(TooFewError, match="sums-b: late"):
+        world.post(channel, **changes)
+    assert not (world.folder / "job-1" / "histogram.json").exists()
+    booked, later = world.ledger().path.read_bytes(), world.channel("job-2")
+    world.post(later, timeout=99, notion="equalized_odds", **changes)
+    assert kinds(later) == ["add", "add", "deliver"]
+    assert world.ledger().path.read_bytes() == booked
+    world.post(world.channel("job-3"), **changes)  # the same training, and a new count
+    assert world.ledger().spent().releases == 3
+
+
+@pytest.mark.parametrize("given", [{"model": None}, {"train": {"train": {}}}, {"model": "@"}])
+def test_job_has_one_model(world, given):
+    with pytest.raises(ValueError, match="model"):
+        PrivFairFLJob(**{"model": world.model(), "notion": "statistical_parity", "epsilon": 1.0,
+                         "rows_per_client": 9} | given)  # fmt: skip
+
+
+def unreadable(world, role):
+    """What the south would send that encrypts to another key than an aggregator's."""
+
+    def altered(name, message):
+        if name != "south" or not message.carried:
+            return message
+        half, key = len(message.carried) // 2, world.folder / "south" / "local" / "south.key"
+        parts = [message.carried[:half], message.carried[half:]]
+        body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
+        parts[role] = body + read_signing_key(key).sign(body)
+        return resigned(world, name, message, b"".join(parts))
+
+    return altered
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
+    """A site's uploads are bought once: where one aggregator has answered, for these very ones."""
+    channel = world.channel()
+    channel.on_way = unreadable(world, role)
+    with pytest.raises(TooFewError, match=f"{ADDERS[role]}: uploads"):
+        world.post(channel)
+    said = "".join(world.said)
+    assert (world.key("south") in said, world.key("north") in said) == (True, False)
+    world.post(world.channel("job-2"))
+    assert world.ledger().spent().releases == 1
+
+
+def test_site_that_comes_back_is_not_asked_once_an_aggregator_has_answered(world):
+    """It would pay, and be in no sum: an aggregator answers once."""
+    channel = world.channel()
+    channel.on_way, north = unreadable(world, 1), channel.sites.pop("north")
+    with pytest.raises(TooFewError, match="sums-b: uploads"):
+        world.post(channel, least_answers=1, send_back=False)
+    channel = world.channel("job-2")
+    channel.sites["north"] = north
+    world.post(channel, least_answers=1, send_back=False)
+    assert result(world, "job-2", "histogram.json")["origin"]["clients"] == 1
+    assert (len(world.left("north")), len(world.left("south"))) == (0, 1)
+
+
+@pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
+def test_part_that_is_none_is_refused(world, what):
+    channel, sent = world.channel(), {}
+
+    def altered(name, message):
+        sent.setdefault(name, message.carried)
+        half = len(message.carried) // 2
+        found = {"junk": bytes(2 * half), "short": message.carried[:-1],
+                 "swapped": message.carried[half:] + message.carried[:half],
+                 "the other site's": sent["north"]}  # fmt: skip
+        return resigned(world, name, message, found[what]) if name == "south" else message
+
+    channel.on_way = altered
+    with pytest.raises(TooFewError, match="south: refused"):
+        world.post(channel)
+
+
+# Reports of rounds
+
+
+def train(world, channel, settings, **changes):
+    for name in NAMES if "epsilon" in settings else ():
+        world.bound(name)
+    job = TrainJob(train=settings, **{"most_rows": MANY} | changes)
+    federation, output = world.federation(channel), world.folder / channel.job
+    run_train(federation, job, world.folder / "server" / channel.job, output)
+    return federation, sf.read_model(output / "model.json").theta
+
+
+@pytest.mark.parametrize(
+    ("n", "settings"),
+    [(ROWS, TRAIN | SECURE), (MANY, FPFL | SECURE), (MANY, REFINE | SECURE | {"clip": 1e4})],
+)
+def test_rounds_in_shares_give_the_numbers_of_one_process(tmp_path, n, settings):
+    world = world_of(tmp_path, n)
+    federation, theta = train(world, world.channel(), settings)
+    np.testing.assert_allclose(theta, in_process(settings, n=n).model.theta, atol=1e-6)
+    assert federation.booked["sums-a"].rounds == settings["rounds"]
+    assert result(world, "job-1", "metrics.json")["secure_sums"]["aggregators"] == 2
+
+
+def test_epsilon_of_rounds_in_shares_is_that_of_one_process(world):
+    settings = FPFL | PRIVATE | {"secure": True, "rounds": 2}
+    train(world, world.channel(), settings)
+    stated, (booked, _) = result(world, "job-1", "metrics.json")["guarantee"], world.left("north")
+    assert stated == booked.guarantee.model_dump(mode="json")
+    assert stated["adversary"] == "all_but_one"
+    assert stated["mechanisms"][0]["noise"] == in_process(settings).guarantee.mechanisms[0].noise
+    assert booked.composition.epsilon(PRIVATE["delta"]) == pytest.approx(2.0, rel=0.01)
+    assert not booked.seen
+
+
+def test_training_in_shares_goes_on_with_its_sums_and_with_no_others(world):
+    """The server stops when one of two aggregators has answered; the sites book nothing more."""
+    settings, stopped = FPFL | PRIVATE | {"secure": True}, world.channel()
+    stopped.on_way = lambda site, m: None if site == "sums-b" and len(stopped.asked) > 4 else m
+    with pytest.raises(TooFewError, match="sums-b: lost"):
+        train(world, stopped, settings)
+    with pytest.raises(InputError, match="checkpoint"):
+        train(world, world.channel("job-2"), settings, least_answers=1)
+    again = world.channel("job-3")
+    train(world, again, settings)
+    assert kinds(again) == ["add", "add", "train", "add", "add"]
+    assert again.asked[0].carried == stopped.asked[-2].carried
+    assert world.ledger().spent().releases == 1
+    assert len(list(world.records("sums-a").glob("*.answer"))) == 3
+    assert not list((world.folder / "server").rglob("*.uploads"))

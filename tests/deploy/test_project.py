@@ -1,0 +1,80 @@
+"""The project of a federation, and the folders of its jobs."""
+
+import inspect
+import json
+
+import pytest
+from sum_world import JOB as COUNTS
+
+pytest.importorskip("nvflare")
+
+from kits import ADDERS, AGGREGATORS, JOB, SITES, write_project
+
+from synthfair.cli import main
+from synthfair.cli.deploy import job as job_command
+from synthfair.deploy.project import read_project, write_jobs
+from synthfair.errors import InputError
+
+SECURE = {"train": {"method": "fedavg", "rounds": 1, "secure": True, "clip": 1.0}}
+
+
+def test_job_holds_settings_alone(tmp_path, capsys):
+    command = ["deploy", "job", str(write_project(tmp_path)), "--output", str(tmp_path / "jobs")]
+    assert main(command) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'jobs' / 'single_shot'}\n"
+    files = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {
+        "meta.json", "config_fed_server.json", "config_fed_client.json"}  # fmt: skip
+    text = "".join(path.read_text() for path in files)
+    assert str(tmp_path) not in text
+    assert text.count('"path"') == 2
+    assert main(command) == 2  # not into a folder that has something
+
+
+def test_job_with_aggregators_needs_all_of_them(tmp_path):
+    jobs = {"train": SECURE | {"least_answers": 1}, "privfairfl": COUNTS | {"train": SECURE}}
+    project = read_project(write_project(tmp_path, aggregators=AGGREGATORS, jobs=jobs))
+    for job, least in zip(write_jobs(project, tmp_path / "jobs"), (4, 3), strict=True):
+        meta = json.loads((job / "meta.json").read_text())
+        assert meta["deploy_map"] == {"app": ["server", *SITES, *ADDERS]}
+        assert (meta["mandatory_clients"], meta["min_clients"]) == ([*ADDERS], least)
+        server = json.loads((job / "app" / "config" / "config_fed_server.json").read_text())
+        assert server["workflows"][0]["args"]["aggregators"] == [*ADDERS]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"builders": []}, "builders"),
+        ({"sites": []}, "sites"),
+        ({"sites": [{"name": "../a", "org": "bank"}]}, r"sites\.0\.name"),
+        ({"sites": [{"name": "hub.example.org", "org": "bank"}]}, r"sites\.0\.name"),
+        ({"sites": [{"name": "a", "org": "bank"}] * 2}, "'a'"),
+        ({"jobs": {"single_shot": {"release": {"release": "other"}}}}, "release"),
+        ({"jobs": {"single_shot": {"release": {"release": "fair", "k_min": 3}}}}, "k_min"),
+        ({"jobs": {"single_shot": JOB | {"server": {"rho": -1}}}}, "rho"),
+        ({"jobs": {"train": SECURE}}, "aggregators: the job train"),
+        ({"aggregators": AGGREGATORS[:1]}, "aggregators"),
+        ({"aggregators": [one | {"org": "one"} for one in AGGREGATORS]}, "one organisation"),
+        ({"aggregators": [one | {"name": "a"} for one in AGGREGATORS]}, "'a'"),
+    ],
+)
+def test_project_is_refused_by_its_key(tmp_path, changes, said):
+    with pytest.raises(InputError, match=said):
+        read_project(write_project(tmp_path, **changes))
+
+
+def test_project_runs_no_code_and_one_without_jobs_writes_none(tmp_path):
+    with pytest.raises(InputError, match="jobs"):
+        write_jobs(read_project(write_project(tmp_path, jobs={})), tmp_path / "none")
+    (tmp_path / "project.yml").write_text("name: !!python/object/apply:os.getcwd []\n")
+    with pytest.raises(InputError, match="not YAML"):
+        read_project(tmp_path / "project.yml")
+
+
+def test_example_of_the_help_is_a_project(tmp_path):
+    text = inspect.cleandoc(job_command.__doc__).split("has\n")[1].split("Args:")[0]
+    (tmp_path / "project.yml").write_text(text)
+    found = read_project(tmp_path / "project.yml")
+    assert [site.limits.kinds for site in found.sites] == [("surrogate",)] * 2
+    assert found.jobs.single_shot

@@ -1,0 +1,90 @@
+"""The job ``single_shot``: releases that were asked for, and the server's model of them."""
+
+import json
+
+import pytest
+from builders import NAMES, PRIVATE, RELEASE, InProcess, World, resigned
+
+from synthfair.deploy.project import needs_aggregators
+from synthfair.deploy.single_shot import SingleShotJob
+from synthfair.release.keys import make_keys
+from synthfair.server.page import serve
+from synthfair.server.settings import ServerConfig
+from synthfair.task.job_sites import TooFewError
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+@pytest.fixture
+def channel(world):
+    return InProcess({name: world.site(name) for name in NAMES})
+
+
+def codes(federation):
+    return [booked.code for booked in federation.booked.values()]
+
+
+def test_upload_gives_what_the_servers_command_gives(world, channel):
+    federation = world.run(channel, settings=RELEASE | {"without_epsilon": True})
+    assert codes(federation) == ["ok", "ok"]
+    releases, hand = sorted((world.folder / "private").iterdir()), world.folder / "hand"
+    assert [path.stat().st_mode & 0o077 for path in releases] == [0, 0]
+    serve(releases, world.folder / "schema.json",
+          [world.folder / f"{name}_test.csv" for name in NAMES], hand,
+          ServerConfig(rho=1.0, max_influence=5.0), keys=[world.folder / "keys"])  # fmt: skip
+    for file in ("model.json", "metrics.json"):
+        assert (world.folder / "out" / file).read_bytes() == (hand / file).read_bytes()
+    document = json.loads((world.folder / "out" / "federation.json").read_text())
+    assert document["sites"]["north"]["carried_bytes"] == releases[0].stat().st_size
+
+
+@pytest.mark.parametrize("what", ["junk", "another site's", "other settings", "old key"])
+def test_release_that_was_not_asked_for_is_refused(world, what):
+    author = "south" if what == "another site's" else "north"
+    settings = RELEASE | {"seed": 5 * (what == "other settings")}
+    world.limit("north", again=1)  # this one, and then that of the job
+    ask = world.ask(settings, job="job-9")
+    carried = world.site(author).answer(ask, job="job-9", submitter="x").carried
+    if what == "old key":
+        for path in (world.folder / "north" / "local").glob("north.???"):
+            path.unlink()
+        public, _ = make_keys(world.folder / "north" / "local" / "north.key")
+        (world.folder / "keys" / "north.pub").write_bytes(public.read_bytes())
+    channel = InProcess({name: world.site(name) for name in NAMES})
+    other = b"PAR1junk" if what == "junk" else carried
+    channel.on_way = lambda name, m: resigned(world, name, m, other) if name == "north" else m
+    federation = world.run(channel, least_answers=1)
+    assert codes(federation) == ["refused", "ok"]
+    metrics = json.loads((world.folder / "out" / "metrics.json").read_text())
+    assert (set(metrics["config"]), set(metrics["signed_by"].values())) == ({"south"}, {"south"})
+
+
+def test_release_of_another_job_is_not_used_again_by_the_carrier(world, channel):
+    for name in NAMES:
+        world.bound(name)
+    old = channel.sites["north"].answer(world.ask(PRIVATE), job="job-1", submitter="x")
+    later = InProcess(channel.sites, job="job-2")
+    later.on_way = lambda name, m: m._replace(carried=old.carried) if name == "north" else m
+    # The same settings would get the same release, which may be used again.
+    federation = world.run(later, settings=PRIVATE | {"k_min": 60}, least_answers=1)
+    assert codes(federation) == ["signature", "ok"]
+    assert [path.name for path in (world.folder / "private").iterdir()] == ["south.parquet"]
+
+
+@pytest.mark.parametrize("least", [None, 2])
+def test_job_with_too_few_releases_writes_no_model(world, channel, least):
+    del channel.sites["north"]
+    with pytest.raises(TooFewError, match=r"1 .* 2 .*\(north: late\)"):
+        world.run(channel, least_answers=least)
+    assert not (world.folder / "out" / "model.json").exists()
+
+
+def test_shared_noise_needs_aggregators_and_an_epsilon():
+    assert needs_aggregators(SingleShotJob(release=PRIVATE, shared_noise=True))
+    assert not needs_aggregators(SingleShotJob(release=PRIVATE))
+    for release in (RELEASE, {"release": "fair", "epsilon": 1.0, "delta": 1e-6}):
+        with pytest.raises(ValueError, match="shared_noise"):
+            SingleShotJob(release=release, shared_noise=True)

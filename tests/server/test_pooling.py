@@ -1,0 +1,170 @@
+"""The pool of releases: which are read, what their rows count, and the model of all."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SCHEMA, make_table, some_pool, some_release
+from sklearn.linear_model import LogisticRegression
+
+import synthfair as sf
+from synthfair.data.encode import encode_records
+from synthfair.errors import InputError
+from synthfair.release.format import write_release
+from synthfair.server import pooling, read_releases
+from synthfair.server.pooling import make_pool, train_pool
+
+WIDTH = len(SCHEMA.encoded_names)
+
+
+# The model
+
+
+def test_pooled_model_of_fair_releases_is_scikit_learns():
+    releases = some_pool(2, rows=120)
+    model = sf.pool_and_train(releases, SCHEMA)
+    x, s, y = pooling.concatenated(releases.values())
+    a = np.column_stack([x, s, np.ones(len(y))])
+    C = 1 / (1e-3 / a.shape[1] ** 2 * len(y))  # noqa: N806
+    reference = LogisticRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(a, y)
+    assert model.converged
+    np.testing.assert_allclose(model.theta, reference.coef_[0], rtol=1e-3, atol=1e-3)
+
+
+def test_pooled_model_of_surrogates_is_scikit_learns_of_weighted_rows(surrogates):
+    model = sf.pool_and_train(surrogates, SCHEMA, sf.ServerConfig(rho=0.0, C=0.5))
+    x = np.concatenate([encode_records(each.x, SCHEMA) for each in surrogates.values()])
+    y, w = (np.concatenate([getattr(r, n) for r in surrogates.values()]) for n in ("y", "weight"))
+    reference = LogisticRegression(C=0.5, tol=1e-10, max_iter=10_000).fit(x, y, sample_weight=w)
+    np.testing.assert_allclose(model.theta[:-1], reference.coef_[0], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(model.theta[-1], reference.intercept_[0], rtol=1e-3)
+
+
+def test_pooled_model_does_not_depend_on_the_order_of_releases(surrogates):
+    reverse = dict(reversed(surrogates.items()))
+    one, other = (sf.pool_and_train(releases, SCHEMA) for releases in (surrogates, reverse))
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("claim", "counts"), [(20.0, 20.0), (20.1, 20.0), (5.0, 5.0)])
+def test_weights_of_a_client_are_capped_at_twenty_lower_medians(surrogates, claim, counts):
+    releases = {}
+    for name, rows in (("c0", 100 * claim), ("c1", 100.0), ("c2", 100.0), ("c3", 2000.0)):
+        weight = surrogates[name].weight
+        releases[name] = replace(surrogates[name], weight=rows * weight / weight.sum())
+    pooled = make_pool(releases, SCHEMA)
+    assert pooled.weight[pooled.parts["c0"]].sum() == pytest.approx(100 * counts)
+    assert pooled.capped == ({} if claim == counts else {"c0": pytest.approx(100 * claim)})
+    pooled = make_pool(releases, SCHEMA, sf.ServerConfig(max_rows=90.0))
+    np.testing.assert_allclose(np.bincount(pooled.owner, pooled.weight), 90)
+
+
+# Which releases
+
+
+def made_for(release, **changes):
+    return replace(release, header=release.header.model_copy(update=changes))
+
+
+def squared_hinge(margin):
+    return jnp.maximum(0.0, 1.0 - margin) ** 2
+
+
+@dataclass(frozen=True)
+class Pairs(sf.LinearModel):
+    """Other params than a trained model has."""
+
+    def init(self, n_inputs):
+        return jnp.zeros(n_inputs), jnp.zeros(())
+
+
+POOL, HINGE = some_pool(2, rows=120), sf.LinearModel(squared_hinge)
+ODD = some_release(lambda_theta=0.5)
+
+
+@pytest.mark.parametrize(
+    ("releases", "given", "named"),
+    [
+        ({}, {}, "no releases"),
+        (POOL | {"odd": ODD}, {}, "odd: made for .*0.5"),
+        ({"c": made_for(POOL["c0"], model=HINGE.name)}, {}, f"'{HINGE.name}'"),
+        (POOL, {"model": HINGE}, f"'{HINGE.name}'"),
+        ({"c": made_for(POOL["c0"], model="Pairs")}, {"model": Pairs()}, "Pairs"),
+        (POOL, {"penalty": sf.CovariancePenalty()}, "covariance"),
+        (POOL, {"config": sf.ServerConfig(max_client_gap=0.1)}, "max_client_gap"),
+    ],
+)
+def test_releases_that_are_no_pool_are_refused(releases, given, named):
+    with pytest.raises(InputError, match=named):
+        sf.pool_and_train(releases, SCHEMA, **given)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Files of forty releases of three rows each."""
+    folder, rng = tmp_path_factory.mktemp("many"), np.random.default_rng(0)
+    for i in range(40):
+        write_release(some_release(rng.random((3, WIDTH))), folder / f"client_{i}.parquet")
+    return sorted(folder.iterdir())
+
+
+def test_files_of_no_or_twice_the_same_release_are_refused(many, tmp_path):
+    with pytest.raises(InputError, match="empty"):
+        read_releases([], SCHEMA)
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(many[7].read_bytes())
+    for again in (many[7], copy):
+        with pytest.raises(InputError, match=f"{again.name}: the same release as .*{many[7].name}"):
+            read_releases([*many, again], SCHEMA)
+
+
+def test_files_share_the_room_of_a_pool(many, monkeypatch):
+    monkeypatch.setattr(pooling, "MAX_CELLS", 3 * 3 * (WIDTH + 2))
+    assert len(read_releases(many[:3], SCHEMA)) == 3
+    with pytest.raises(InputError, match=f"{many[3].name}: holds 3 rows .*leave 0"):
+        read_releases(many[:4], SCHEMA)
+
+
+# Gaps of each client
+
+
+def against(group, seed, n=400):
+    """A table in which positive labels of one group are denied."""
+    table = make_table(n, seed=seed)
+    denied = (table["town"] == group) & (np.random.default_rng(seed).random(n) < 0.7)
+    return table.assign(paid=table["paid"].mask(denied, "no"))
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    """Surrogates of three clients that are unfair, and of one with few rows."""
+    tables = {"a1": against("a", 1), "b": against("b", 2), "a2": against("a", 3)}
+    tables["small"] = make_table(40, seed=4)
+    config = sf.SurrogateConfig(k_min=5)
+    return {name: sf.distill_table(t, SCHEMA, config).release for name, t in tables.items()}
+
+
+def test_gap_of_each_client_is_met_but_where_rows_are_few(unlike):
+    pooled = make_pool(unlike, SCHEMA, sf.ServerConfig(max_client_gap=0.1))
+    point, rows, gaps = train_pool(pooled, SCHEMA)[1], pooled.rows, {}
+    selected = rows.a @ point.theta > 0
+    for name, part in pooled.parts.items():
+        s, w = rows.s[part], pooled.weight[part]
+        first, second = (np.average(selected[part][s == g], weights=w[s == g]) for g in (0, 1))
+        gaps[name] = abs(second - first)
+    assert pooled.compared == ("a1", "b", "a2")
+    assert point.client_gap == pytest.approx(max(gaps[name] for name in pooled.compared))
+    assert 0.07 < point.client_gap <= 0.1 < gaps["small"]
+
+
+def test_gap_of_each_client_that_cannot_be_asked_is_refused(unlike):
+    for names, changes, given, named in (
+        (["small"], {}, {}, "30 rows"),
+        (unlike, {"min_group_rows": 250}, {}, "250 rows"),
+        (unlike, {}, {"penalty": sf.CovariancePenalty()}, "max_client_gap"),
+        (unlike, {}, {"model": HINGE}, "max_client_gap"),
+    ):
+        asked = sf.ServerConfig(max_client_gap=0.1, **changes)
+        with pytest.raises(InputError, match=named):
+            sf.pool_and_train({name: unlike[name] for name in names}, SCHEMA, asked, **given)

@@ -1,0 +1,152 @@
+"""How far one release moves the model, against training it again, and who is refused."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from builders import SCHEMA, SCHEMA_OF_3, flipped, make_table, some_pool
+
+import synthfair as sf
+from synthfair.distill.losses import mean_loss
+from synthfair.fairness.metrics import statistical_parity_difference
+from synthfair.model import Rows
+from synthfair.server import Influence, Influences, measure_influence, outlier_bound, review
+from synthfair.server.pooling import make_pool, train_pool
+from synthfair.surrogate import Price
+
+TEST = make_table(seed=50, n=400)
+
+
+def without(releases, name):
+    return {other: release for other, release in releases.items() if other != name}
+
+
+def measured(releases, schema=SCHEMA, test=TEST):
+    trained = sf.pool_and_train(releases, schema)
+    return trained, measure_influence(make_pool(releases, schema), trained, {"test": test}).releases
+
+
+@dataclass(frozen=True)
+class Cautious(sf.LinearModel):
+    """Another loss than that of its margin."""
+
+    def loss(self, scores, y):
+        return super().loss(scores, y) + scores**2
+
+
+@pytest.mark.parametrize("model", [sf.LinearModel(), Cautious()])
+def test_influence_is_the_slope_in_the_weights_of_a_release(model):
+    """Of the optimum of another solver: by so little less weight the model is trained again."""
+    releases = {
+        name: replace(r, header=r.header.model_copy(update={"model": model.name}))
+        for name, r in some_pool().items()
+    }
+    pooled, epsilon = make_pool(releases, SCHEMA), 1e-3
+    pooled = pooled._replace(rows=pooled.rows._replace(weight=np.linspace(0.5, 1.5, 240)))
+
+    def optimum(weight):
+        def loss(theta):
+            rows = Rows(*map(jnp.asarray, pooled.rows._replace(weight=weight)))
+            return mean_loss(model, rows.a @ theta, rows) + pooled.ridge @ theta**2 / 2
+
+        start, value = np.zeros(pooled.rows.a.shape[1]), jax.jit(jax.value_and_grad(loss))
+        return scipy.optimize.minimize(value, start, jac=True, options={"gtol": 1e-9}).x
+
+    theta = optimum(pooled.weight)
+    steps = review._without(pooled, theta, Price(0.0), model) - theta
+    for step, part in zip(steps, pooled.parts.values(), strict=True):
+        less = pooled.weight.copy()
+        less[part] *= 1 - epsilon
+        slope = (optimum(less) - theta) / epsilon
+        removed = pooled.weight[part].sum() / pooled.weight.sum()
+        np.testing.assert_allclose(step * (1 - removed), slope, atol=0.02 * np.abs(slope).max())
+
+
+def retrained(releases, name, trained):
+    """Straight from the definitions: another model is trained, and everything is scored twice."""
+    other = sf.pool_and_train(without(releases, name), SCHEMA)
+    scores = [
+        [model.scores(release.x.clip(0, 1), release.s) for release in releases.values()]
+        for model in (trained, other)
+    ]
+    rms = np.sqrt(np.mean((np.array(scores[0]) - scores[1]) ** 2))
+    x, s, _ = sf.encode(TEST, SCHEMA)
+    decided = [np.where(model.scores(x, s) > 0, 1, -1) for model in (trained, other)]
+    spd = [statistical_parity_difference(None, d, sensitive_features=s) for d in decided]
+    return rms, rms / np.sqrt(np.mean(np.square(scores[1]))), spd[0] - spd[1]
+
+
+def test_influence_among_many_is_nearly_that_of_training_again():
+    releases = some_pool(30)
+    trained, found = measured(releases)
+    for name in list(releases)[:5]:
+        scores, relative, spd = retrained(releases, name, trained)
+        assert (found[name].scores, found[name].relative) == pytest.approx(
+            (scores, relative), rel=0.1
+        )
+        assert found[name].spd == pytest.approx(spd, abs=0.02)
+
+
+def test_influence_of_surrogates_counts_their_part_of_the_ridge(surrogates):
+    """It is 1 / (C N), and a third of the rows is missing."""
+    releases, asks = dict([*surrogates.items()][:3]), sf.ServerConfig(rho=0.0)
+    pooled = make_pool(releases, SCHEMA, asks)
+    theta = train_pool(pooled, SCHEMA)[1].theta
+    steps = review._without(pooled, theta, Price(0.0), sf.LinearModel()) - theta
+    for name, step in zip(releases, steps, strict=True):
+        exact = make_pool(without(releases, name), SCHEMA, asks).problem().solve(0.0).theta - theta
+        assert np.linalg.norm(step - exact) < 0.15 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("present", ["abc", "ab"])
+def test_influence_on_spd_is_of_the_groups_that_have_test_rows(present):
+    releases = some_pool(3, schema=SCHEMA_OF_3)
+    header = releases["c0"].header.model_copy(update={"table_schema": SCHEMA_OF_3})
+    releases = {name: replace(r, header=header) for name, r in releases.items()}
+    table = make_table(n=300, n_groups=3)
+    _, found = measured(releases, SCHEMA_OF_3, table[table["town"].isin([*present])])
+    assert all(np.isfinite(moved.spd) for moved in found.values())
+
+
+# Who stands out
+
+
+@pytest.mark.parametrize(
+    ("n", "seed", "times"), [(4, 0, 0), (4, 1, 0), (30, 2, 0), (2, 0, 1), (4, 0, 4), (30, 0, 30)]
+)
+def test_outlier_is_the_release_that_reverses_more_than_one_other(n, seed, times):
+    releases = some_pool(n, seed=seed)
+    if times:
+        releases["c1"] = flipped(releases["c1"], times)
+    found = [name for name, moved in measured(releases)[1].items() if moved.outlier]
+    assert found == (["c1"] if times > 1 else [])
+
+
+def test_outlier_bound_is_the_one_that_is_documented():
+    change = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert outlier_bound(change) == max(3 + 5 * 1.4826 * 1, 5 * 3)
+    assert outlier_bound(np.array([1.0, 1.0, 1.0])) == 5
+    assert np.isnan(outlier_bound(change[:2]))
+
+
+# Who is refused
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "key"),
+    [(0, 1.5, "max_influence"), (0, np.nan, "max_influence"), (1, -0.4, "max_spd_influence")],
+)
+def test_influence_above_a_limit_is_refused_by_its_setting(number, value, key):
+    moved, limits = [0.0, 0.0], [3.0, 2.0]
+    moved[number], limits[number] = value, abs(np.nan_to_num(value, nan=2.0))
+    found = Influences({"c0": Influence(1.0, *moved, outlier=False)}, 1.0)
+    if np.isfinite(value):
+        review.refuse_influence(found, *limits)
+    limits[number] -= 1e-9
+    with pytest.raises(sf.InputError, match=f"c0: .*raise {key}$"):
+        review.refuse_influence(found, *limits)
+    alone = found.releases["c0"]._replace(alone=True)
+    review.refuse_influence(Influences({"c0": alone}, 1.0), *limits)
