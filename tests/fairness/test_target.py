@@ -1,6 +1,6 @@
 import pytest
 
-from synthfair.fairness.target import Target
+from synthfair.fairness.target import Target, with_penalty
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,7 @@ def test_target_of_several_clients_is_of_those_who_want_a_gap():
     gaps = [Target(by="gap", amounts=(gap,)) for gap in (0.05, 0.02)]
     assert Target.of([*weights, *gaps]) == Target(by="gap", amounts=(0.05, 0.02))
     assert Target.of([]) == Target(by="nothing")
+    assert with_penalty({"max_gap": 0.1}) == {"penalty": "selection_rate", "max_gap": 0.1}
 
 
 @pytest.mark.parametrize("by", ["weight", "gap", "nothing", "row_weights"])
