@@ -89,6 +89,22 @@ SCHEMA, SCHEMA_OF_3 = make_schema(), make_schema(3)
 TABLE, TABLE_OF_3 = make_table(400), make_table(600, n_groups=3)
 """The two tables of a session, for tests to which the number of rows is nothing; not changed."""
 
+
+def schema_with(**features):
+    """That schema with other features."""
+    roles = {name: SCHEMA.columns[name] for name in ("town", "paid")}
+    return SCHEMA.model_copy(update={"columns": features | roles})
+
+
+def part(rows, keep):
+    """Some encoded rows, by a mask, a slice or indices."""
+    return sf.Encoded(*(field[keep] for field in rows))
+
+
+def joined(*parts):
+    return sf.Encoded(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
 QUICK = sf.DistillConfig(n_synthetic=24, steps=60)
 """Settings that distil them in a moment. Others of as many synthetic rows share a compilation."""
 
@@ -232,13 +248,15 @@ class World:
 
     def bound(self, name, epsilon=100.0, delta=0.5):
         """Limits a site's ledger, if it is not: else no answer has an epsilon."""
-        ledger = Ledger.for_table(self.folder / name / "rows.csv")
-        if ledger.spent().limit is None:
-            ledger.set_limit(epsilon, delta)
+        if self.ledger(name).spent().limit is None:
+            self.ledger(name).set_limit(epsilon, delta)
+
+    def ledger(self, name="north"):
+        return Ledger.for_table(self.folder / name / "rows.csv")
 
     def left(self, name):
         """What left a site, by its ledger."""
-        records = Ledger.for_table(self.folder / name / "rows.csv").records()
+        records = self.ledger(name).records()
         return [record.what for record in records if record.what.kind != "limit"]
 
     def site(self, name):
@@ -266,9 +284,23 @@ class World:
                "settings": settings, "timeout": 10} | changes  # fmt: skip
         return Message(json.dumps(ask).encode())
 
-    def code(self, message, name="north", **changes):
+    def answer(self, message, name="north", **changes):
+        """The code of a site's answer, and what it carries."""
         options = {"job": "job-1", "submitter": "lead@hub.org"} | changes
-        return json.loads(self.site(name).answer(message, **options).text)["code"]
+        found = self.site(name).answer(message, **options)
+        return json.loads(found.text)["code"], found.carried
+
+    def code(self, message, name="north", **changes):
+        return self.answer(message, name, **changes)[0]
+
+    def altering(self, site, change):
+        """What a channel does on whose way a site's answer comes to carry something else."""
+
+        def on_way(name, message):
+            altered = change(message.carried) if name == site else None
+            return message if altered is None else resigned(self, name, message, altered)
+
+        return on_way
 
 
 def resigned(world, name, message, carried):

@@ -8,13 +8,15 @@ from synthfair.privacy.noise import system_entropy
 EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995
 
 
-def upper(errors, total):
-    """Clopper and Pearson's bound on a rate, at the confidence."""
-    return beta.ppf(CONFIDENCE, errors + 1, total - errors) if errors < total else 1.0
+def upper(errors, total, confidence):
+    """Clopper and Pearson's bound on a rate."""
+    return beta.ppf(confidence, errors + 1, total - errors) if errors < total else 1.0
 
 
-def audited_epsilon(outcomes, without_row, with_row, noise=system_entropy, runs=RUNS):
-    """A lower bound on epsilon that is wrong at most once in 1,000.
+def audited_epsilon(
+    outcomes, without_row, with_row, noise=system_entropy, *, runs=RUNS, confidence=CONFIDENCE
+):
+    """A lower bound on epsilon that is wrong with chance 2 (1 - confidence) at most.
 
     outcomes(rows, noise, runs) are [runs, k] what is released of rows. (epsilon, delta)-DP implies P(in | in) <= exp(epsilon) P(in | out) + delta for every test. The
     test, a threshold on a projection, is chosen on one half of the runs and counted on the other.
@@ -30,7 +32,8 @@ def audited_epsilon(outcomes, without_row, with_row, noise=system_entropy, runs=
         cuts,
         key=lambda c: np.log(np.mean(b[:half] > c) + 0.01) - np.log(np.mean(a[:half] > c) + 0.01),
     )
-    false, missed = upper(np.sum(a[half:] > cut), half), upper(np.sum(b[half:] <= cut), half)
+    errors = np.sum(a[half:] > cut), np.sum(b[half:] <= cut)
+    false, missed = (upper(number, half, confidence) for number in errors)
     return max(
         np.log(max(1 - DELTA - missed, 1e-9) / false), np.log(max(1 - DELTA - false, 1e-9) / missed)
     )

@@ -4,6 +4,7 @@ Each mutant puts a wrong function in the place of one of the package, everywhere
 imported, and runs its test, which must fail. The file is not collected by itself.
 """
 
+import html
 import importlib
 import sys
 from collections.abc import Callable
@@ -67,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          lambda _real: lambda scores, *_, **__: int(np.argmax(scores)),
          "statistics/test_noise.py::test_choice_is_as_likely_as_the_exponential_of_its_score"),
         ("privacy.accounting:mu_of_choice", times(0.5),
-         "surrogate/test_tree_choice.py::test_choice_costs_what_the_worst_pair_does"),
+         "surrogate/test_guarantee.py::test_choice_costs_what_the_worst_pair_does"),
         ("privacy.accounting:epsilon_of", times(0.9),
          "privacy/test_accounting.py::test_budget_is_used_up_and_never_exceeded"),
         ("privacy.accounting:delta_of", times(0.5),
@@ -114,6 +115,12 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "secure/test_aggregator.py::test_task_is_answered_once_and_another_anew"),
         ("task.limits:Limits.require", nothing,
          "task/test_limits.py::test_limits_hold_at_the_border"),
+        ("deploy.job_validator:has_braces", always(False),
+         "deploy/test_job_validator.py::test_job_that_is_changed_is_refused"),
+        ("deploy.site_sums:_require_allowed", nothing,
+         "deploy/test_site_sums.py::test_aggregator_limits_sums_at_the_border"),
+        ("deploy.kit:differences", always(()),
+         "deploy/test_check.py::test_difference_is_named_wherever_it_is"),
         ("client.fair_task:check_copies", nothing,
          "client/test_fair_task.py::test_copies_are_counted_wherever_they_are"),
         ("client.fair_task:require_rows", nothing,
@@ -153,6 +160,14 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("federated.users:held_out_rows",
          lambda real: lambda *args, **more: np.zeros_like(real(*args, **more)),
          "federated/test_privfairfl.py::test_post_counts_the_rows_that_are_held_out_and_trains_on_the_others"),
+        ("data.tables:_alike", always(False),
+         "data/test_tables.py::test_header_may_begin_as_comments_do"),
+        ("data.draft:_require_header", nothing,
+         "data/test_draft.py::test_header_that_is_a_row_is_refused"),
+        ("data.draft:round_bounds", lambda _real: lambda low, high: (low, high),
+         "data/test_draft.py::test_draft_holds_no_number_of_the_rows"),
+        ("data.schema:is_within", always(True),
+         "data/test_schema_growth.py::test_schema_is_within_another_that_allows_as_much"),
         # Who is believed
         ("release.keys:is_signed", always(True),
          "release/test_keys.py::test_signature_that_is_wrong_is_refused_without_keys_too"),
@@ -193,7 +208,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         ("distill.problem:outer_excess", always(0.0),
          "distill/test_problem.py::test_excess_estimates_how_far_the_optimum_is"),
         ("surrogate.fair:ridge_of", times(2.0),
-         "compare/test_compare.py::test_central_training_has_the_ridge_of_scikit_learn"),
+         "compare/test_compared_methods.py::test_central_and_local_are_ridge_regressions_of_all_and_of_own_rows"),
         ("fairness.intervals:rate_interval",
          lambda real: lambda hits, size: real(4 * hits, 4 * size),
          "fairness/test_intervals.py::test_rate_interval_is_scipys_exact_one"),
@@ -218,6 +233,20 @@ MUTANTS: tuple[Mutant, ...] = tuple(
          "postprocess/test_histogram.py::test_coins_are_the_first_53_bits_of_a_hash"),
         ("postprocess.histogram:require_rows", nothing,
          "postprocess/test_thresholds.py::test_thresholds_of_a_group_without_rows_that_are_compared_are_refused"),
+        # What is shown
+        ("report.words:render",
+         lambda real: lambda name, **values: html.unescape(real(name, **values)),
+         "report/test_page.py::test_names_that_are_hostile_are_shown_and_not_run"),
+        ("report.result_tables:metrics_table",
+         lambda real: lambda title, parts, *more, **looks: real(title, [*parts][::-1], *more, **looks),
+         "report/test_page.py::test_page_has_the_numbers_of_metrics_json"),
+        ("report.answer:one_label", always(None),
+         "report/test_answer.py::test_model_that_selects_nobody_is_not_usable_and_the_last_choice"),
+        ("compare.compared_methods:server_config",
+         lambda real: lambda config: real(config).model_copy(update={"rho": config.rho_o / 2}),
+         "compare/test_compared_methods.py::test_single_shot_and_surrogate_pool_the_releases_of_each_client"),
+        ("sklearn.estimator:to_units", first_as_it_is,
+         "sklearn/test_distiller.py::test_encoder_makes_the_columns_of_the_rows"),
     )
 )  # fmt: skip
 

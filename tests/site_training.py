@@ -24,6 +24,22 @@ MANY = 1200
 """Rows of a site whose exact sums tell of no single one."""
 
 
+SAMPLED = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
+
+
+DP_SGD = SAMPLED | {"batch": ROWS, "local_epochs": 1.0}
+"""All rows in each batch: the noise for samples takes seconds to find, for each number of rounds."""
+
+
+FAIR_SGD = {"method": "fair_sgd", "rounds": 2, "batch": 20, "local_epochs": 0.5, "kappa": 2.0}
+
+
+TWO_PHASE = DP_SGD | {"method": "two_phase", "teacher_epochs": 2.0, "kappa": 2.0}
+
+
+END_TO_END = TWO_PHASE | {"end_to_end": True}
+
+
 PRIVATE = {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}
 
 

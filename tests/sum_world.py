@@ -13,7 +13,6 @@ from synthfair.deploy.party import Party
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
 from synthfair.files import write_json
-from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys
 from synthfair.secure import (
     make_aggregator_keys,
@@ -84,9 +83,6 @@ class SumWorld(World):
         federation, output = self.federation(channel), self.folder / channel.job
         run_privfairfl(federation, job, self.folder / "server" / channel.job, output)
         return federation, output
-
-    def ledger(self, name="north"):
-        return Ledger.for_table(self.folder / name / "rows.csv")
 
     def key(self, name):
         return next(k for k, n in read_keys([self.folder / "keys"]).items() if n == name)

@@ -433,9 +433,8 @@ def largest(near: np.ndarray, far: np.ndarray) -> Metric:
     """
     _, low, high = far
     least = np.maximum(low, -high).max()
-    return Metric(
-        float(np.abs(near[0]).max()), max(0.0, float(least)), float(np.abs(near[1:]).max())
-    )
+    value, high = np.abs(near[0]).max(), np.abs(near[1:]).max()
+    return Metric(float(value), float(np.maximum(0.0, least)), float(high))
 
 
 def size(signed: Metric) -> Metric:

@@ -1,41 +1,18 @@
-"""What --help says of every command: complete, with examples that parse, and quick."""
+"""What --help says of every command: each flag, and examples that parse."""
 
-import io
 import re
 import shlex
-from contextlib import redirect_stdout
 from typing import get_args
 
 import pytest
-from cyclopts import App, CycloptsError
 from parsed_commands import ALL, parsed
 
-from synthfair.cli import COMMANDS, EXIT_CODES, main
+from synthfair.cli import main
 from synthfair.cli.train import Method
+from synthfair.federated import METHODS
 
 ABOVE = ("gap", "secure", "deploy")
 """Commands that only hold others."""
-
-
-each = pytest.mark.parametrize("name", ALL)
-
-
-@pytest.fixture(scope="module")
-def helps():
-    """What a terminal of 80 columns shows of each command."""
-    shown = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "80")
-        for name in ALL:
-            with redirect_stdout(io.StringIO()) as said:
-                assert main([*name.split(), "--help"]) == 0
-            shown[name] = said.getvalue()
-    return shown
-
-
-def words_of(shown):
-    """Help without the frames of its panels, and where lines end."""
-    return " ".join(shown.replace("│", " ").split())
 
 
 def examples(text):
@@ -45,73 +22,44 @@ def examples(text):
         yield shlex.split(re.split(r" [<>|] | {2,}", found)[0])
 
 
-@each
-def test_a_page_has_at_most_twenty_flags(name):
-    if name in ABOVE:
-        return
-    flags = [flag.name for flag in ALL[name].assemble_argument_collection() if flag.show]
-    assert len([flag for flag in flags if flag.startswith("--")]) <= 20, flags
-
-
-@pytest.mark.parametrize("method", get_args(Method))
-def test_the_page_of_a_method_has_its_settings_alone(method, capsys):
-    assert main(["train", "--method", method, "--help"]) == 0
-    flags = re.findall(r"^│ \*? *--([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
-    assert {"rounds", "seed"} <= {*flags}
-    assert len(flags) <= 20
-    assert "output" not in flags
-
-
-def test_the_overview_names_every_command_with_its_purpose(capsys):
-    assert main(["--help"]) == 0
-    said = words_of(capsys.readouterr().out)
-    for title, group in COMMANDS.items():
-        assert f"─ {title} ─" in said
-        for name in (path.split(":")[1] for path in group):
-            assert f"{name} {ALL[name].help.splitlines()[0]}" in said
-
-
-@each
-def test_a_command_has_an_example_and_all_of_them_parse(name, helps):
-    found = list(examples(helps[name]))
+@pytest.mark.parametrize("name", ALL)
+def test_help_of_a_command_has_examples_that_parse_and_every_flag(name, capsys):
+    assert main([*name.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    found = list(examples(shown))
     assert any(words[: len(name.split())] == name.split() for words in found)
     for words in found:
         assert words[-1] == "--help" or parsed(words)[0].__name__ != "help_print"
-
-
-def test_an_example_that_does_not_parse_is_seen():
-    (words,) = examples(
-        "    python -m synthfair split loanapp \\\n      --output DIR --klients 3\n"
-    )
-    with pytest.raises(CycloptsError, match="Did you mean --clients"):
-        parsed(words)
-
-
-@each
-def test_everything_is_explained_and_each_flag_is_in_the_help(name, helps):
     if name in ABOVE:
         return
-    shown = helps[name]
-    for argument in ALL[name].assemble_argument_collection(parse_docstring=True):
-        if argument.children or not argument.show:
-            continue
-        assert argument.parameter.help, argument.name
-        assert argument.parameter.help.endswith("."), argument.name
-        assert re.search(
-            rf"^│ .*{argument.name.lstrip('-')}\b", shown, re.MULTILINE | re.IGNORECASE
-        )
+    arguments = ALL[name].assemble_argument_collection(parse_docstring=True)
+    flags = [one for one in arguments if one.show and not one.children]
+    assert len([flag for flag in flags if flag.name.startswith("--")]) <= 20
+    for flag in flags:
+        assert flag.parameter.help, flag.name
+        name = flag.name.lstrip("-")
+        assert re.search(rf"^│ .*{name}\b", shown, re.MULTILINE | re.IGNORECASE), name
 
 
-@each
-def test_help_fits_a_terminal_and_names_the_exit_codes(name, helps):
-    shown = helps[name]
-    assert all(len(line) <= 80 for line in shown.splitlines())
-    for code, meaning in EXIT_CODES.items():
-        assert f"{code} {meaning}" in shown
+@pytest.mark.parametrize("method", METHODS)
+def test_help_with_a_method_has_its_settings_alone(method, capsys):
+    assert main(["train", "--method", method, "--help"]) == 0
+    shown = re.findall(r"^│ --([A-Za-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    fields = {name.lower() for name in METHODS[method].model_fields if METHODS[method].reads(name)}
+    assert {name.replace("-", "_").lower() for name in shown} == fields - {"method", "start"}
+    assert len(shown) <= 20
 
 
-def test_a_command_is_explained_by_its_docstring_and_a_group_by_its_commands(helps):
-    assert "The release file to write. [required]" in words_of(helps["client"])
-    assert "Settings of fair releases" in helps["client"]
-    assert "Find the clients, epsilon or precision" in helps["gap"]
-    assert isinstance(ALL["gap"], App)
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [name for name in ALL if " " not in name and f" {name} " not in shown] == []
+
+
+def test_flags_of_train_are_the_settings_of_its_method():
+    assert get_args(Method) == tuple(METHODS)
+    words = "train loanapp --output o --method privfairfl_pre --epsilon 1 --no-group-input"
+    _, given, _ = parsed([*words.split(), "--hidden", "3", "2"])
+    expected = {"epsilon": 1.0, "group_input": False, "hidden": (3, 2)}
+    assert given.arguments["method"] == "privfairfl_pre"
+    assert given.arguments["settings"] == expected

@@ -6,8 +6,8 @@ import pytest
 from builders import make_schema, make_table
 
 from synthfair.client.fair_task import _compared
-from synthfair.data.batches import MAX_BATCH_ROWS, in_memory, other_inputs
-from synthfair.data.encode import Encoded, encode, in_content_order
+from synthfair.data.batches import MAX_BATCH_ROWS, in_memory
+from synthfair.data.encode import Encoded, content_sha256, encode, in_content_order
 from synthfair.distill.problem import make_problem
 from synthfair.fairness.penalties import CovariancePenalty, named_penalty
 from synthfair.release.settings import DistillConfig
@@ -17,31 +17,30 @@ REAL = encode(make_table(n=121), make_schema())
 
 def test_batches_hold_every_row_once():
     many = Encoded(*(np.resize(field, (MAX_BATCH_ROWS + 5, *field.shape[1:])) for field in REAL))
-    sizes = [len(rows.y) for rows in in_memory(many).read()]
-    assert sizes == [MAX_BATCH_ROWS, 5]
+    assert [len(rows.y) for rows in in_memory(many).read()] == [MAX_BATCH_ROWS, 5]
     total = in_memory(many).sum(lambda rows: rows.x.sum(axis=0))
     np.testing.assert_allclose(total, many.x.sum(axis=0))
 
 
-@pytest.mark.parametrize(("n_groups", "intercept"), [(2, True), (3, False)])
-def test_problem_has_the_model_inputs_in_the_order_of_their_content(n_groups, intercept):
-    rows = encode(make_table(n_groups=n_groups), make_schema(n_groups))
+def test_content_is_one_in_any_order_and_parts():
+    parts = [Encoded(*(f[::-1][cut] for f in REAL)) for cut in (slice(9), slice(9, None))]
+    assert content_sha256(parts) == content_sha256([REAL])
+    assert content_sha256([REAL._replace(y=-REAL.y)]) != content_sha256([REAL])
+    assert content_sha256(parts[:1]) != content_sha256(parts[:1] * 2)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_problem_has_the_model_inputs_in_the_order_of_their_content(intercept):
+    rows = encode(make_table(n_groups=3), make_schema(3))
     weight, turned = rows.x[:, 0] + 2 * rows.s, Encoded(*(field[::-1] for field in rows))
-    given = {"weight": weight[::-1], "penalty": CovariancePenalty(n_groups), "n_groups": n_groups}
+    given = {"weight": weight[::-1], "penalty": CovariancePenalty(3), "n_groups": 3}
     config = DistillConfig(n_synthetic=24, group_input=True, intercept=intercept)
     real = make_problem(turned, config, **given).objective
     rows = in_content_order(rows)
-    more = other_inputs(rows.s, n_groups=n_groups, intercept=intercept)
-    np.testing.assert_allclose(real.columns.T, np.column_stack([rows.x, more.T]), rtol=1e-6)
+    inputs = [rows.x, rows.s[:, None] == [1, 2], np.ones((120, int(intercept)))]
+    np.testing.assert_allclose(real.columns.T, np.hstack(inputs), rtol=1e-6)
     np.testing.assert_allclose(real.weight, rows.x[:, 0] + 2 * rows.s, rtol=1e-6)
     np.testing.assert_equal((real.s, real.y), (rows.s, rows.y))
-
-
-def test_other_inputs_are_an_indicator_of_each_group_but_the_first_and_one():
-    found = other_inputs(np.array([1, 0]), n_groups=2, intercept=True)
-    np.testing.assert_array_equal(found, [[1, 0], [1, 1]])
-    found = other_inputs(np.array([0, 1, 2]), n_groups=3, intercept=False)
-    np.testing.assert_array_equal(found, [[0, 1, 0], [0, 0, 1]])
 
 
 @pytest.mark.parametrize("notion", ["statistical_parity", "equalized_odds"])
@@ -68,11 +67,10 @@ def test_release_is_compared_on_the_real_rows_alone():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("labels", ["balanced", "copy"])
+@pytest.mark.parametrize(("labels", "n_synthetic"), [("balanced", 24), ("copy", None)])
 @pytest.mark.parametrize("start", ["range", "normal"])
-def test_order_of_a_blind_problem_does_not_tell_a_rows_group(labels, start):
+def test_order_of_a_blind_problem_does_not_tell_a_rows_group(labels, n_synthetic, start):
     """Without a penalty a blind model knows no group, and whoever knows x and y learns none."""
-    n_synthetic = None if labels == "copy" else 24
     config = DistillConfig(n_synthetic=n_synthetic, labels=labels, start=start, rho_o=0.0)
     for row in (0, 60, 120):
         s = REAL.s.copy()

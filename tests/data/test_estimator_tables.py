@@ -1,18 +1,15 @@
-"""Tables that an estimator is given: it reads them as files are read, and as its saved model does."""
+"""Tables that an estimator is given are read as files are, and as its saved model reads them."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import sklearn
 from builders import make_table
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OneHotEncoder
 
 import synthfair as sf
-from synthfair.errors import InputError
 from synthfair.sklearn import Distiller, FairLogisticRegression
 
 TABLE = make_table(240).assign(home=lambda t: t["home"].fillna("own"))
@@ -63,7 +60,7 @@ def test_estimator_scores_unseen_categories_and_missing_values_as_missing():
     with pytest.warns(UserWarning, match="'home': 1 of 2 values"):
         found = model.decision_function(new)
     np.testing.assert_allclose(found, expected + by_name["home is missing"] + model.intercept_)
-    with pytest.raises(InputError, match="'home'"):
+    with pytest.raises(sf.InputError, match="'home'"):
         plain(X.mask(missing), categories={"home": ["own", "rent"]})
 
 
@@ -92,7 +89,7 @@ def test_estimator_reads_texts_of_numbers_and_sparse_rows_as_numbers():
     assert list(codes.encoded_names_) == ["income", "code=20095"]
     sparse = OneHotEncoder().fit_transform(X[["home"]])
     np.testing.assert_array_equal(plain(sparse).coef_, plain(sparse.toarray()).coef_)
-    with pytest.raises(InputError, match="1000000000 columns; at most 10000"):
+    with pytest.raises(sf.InputError, match="1000000000 columns; at most 10000"):
         plain(scipy.sparse.csr_matrix((240, 10**9)))
 
 
@@ -108,34 +105,3 @@ def test_distiller_publishes_no_shares_of_the_rows():
         distiller.fit_resample(X, Y, sensitive_features=TOWN)
     for schema in (distiller.schema_, distiller.release_.header.table_schema):
         assert schema.columns["home"].shares is None
-
-
-def test_imbalanced_pipelines_take_classifier_and_distiller():
-    """A sampler changes the rows, and so the groups are a column; a distiller is a sampler."""
-    pytest.importorskip("imblearn")
-    from imblearn.over_sampling import RandomOverSampler
-    from imblearn.pipeline import make_pipeline
-
-    rng = np.random.default_rng(0)
-    sex = np.where(rng.integers(2, size=400), "woman", "man")
-    x = pd.DataFrame(
-        {"pay": rng.normal(40 + 8 * (sex == "man"), 10), "trend": rng.normal(size=400)}
-    )
-    y = x["pay"] / 10 + x["trend"] + rng.normal(size=400) > 5.5
-
-    def gap(model):
-        rates = pd.Series(model.predict(x)).groupby(sex).mean()
-        return abs(rates["man"] - rates["woman"])
-
-    usual = gap(LogisticRegression().fit(x, y))
-    classifier = FairLogisticRegression(rho=100.0)
-    fair = make_pipeline(RandomOverSampler(random_state=0), classifier)
-    fair.fit(x.assign(sex=sex), y, fairlogisticregression__sensitive_features="sex")
-    assert gap(fair) < usual / 2
-    bounds = {"pay": (0, 100), "trend": (-5, 5)}
-    distiller = Distiller(rho=30, bounds=bounds, n_synthetic=24, steps=400, random_state=0)
-    distilled = make_pipeline(distiller, LogisticRegression(C=1e3, max_iter=1000))
-    with sklearn.config_context(enable_metadata_routing=True):
-        distilled.fit(x, y, sensitive_features=sex)
-    assert gap(distilled) < usual / 2
-    assert (distilled.predict(x) == y).mean() > 0.7

@@ -35,24 +35,20 @@ def require_alike(path, schema=SCHEMA):
 
 
 def zipped(*names):
-    """A zip archive; files named .csv hold the table."""
+    """A zip archive of files that hold the table."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in names:
-            archive.writestr(name, TEXT if name.endswith("loans.csv") else "x")
+            archive.writestr(name, TEXT)
     return packed.getvalue()
 
 
 FILES = {
     "comma": ("t.csv", TEXT),
-    "semicolon": ("t.csv", TABLE.to_csv(index=False, sep=";")),
-    "tab": ("t.tsv", TABLE.to_csv(index=False, sep="\t")),
-    "bar": ("t.csv", TABLE.to_csv(index=False, sep="|")),
     "decimal comma": ("t.csv", TABLE.to_csv(index=False, sep=";", decimal=",")),
     "blanks": ("t.csv", TEXT.replace(",", " , ")),
     "spreadsheet": ("t.csv", ("\ufeff" + TEXT).replace("\n", "\r\n")),
     "empty lines": ("t.csv", "\n\n" + TEXT.replace("\n", "\n\n")),
-    "sep": ("t.csv", "sep=;\r\n" + TEXT.replace(",", ";").replace("\n", "\r\n")),
     "comments": ("t.csv", "# exported 2026-11-01, by A, B\n# version 3\n" + TEXT),
     "padded": ("t.csv", "sep=;,,,,\n# by A, B, C, and D;;;;\n" + TEXT.replace(",", ";")),
     "sep and comments": ("t.csv", "\ufeffsep=,\n# exported\n\n" + TEXT),
@@ -65,62 +61,44 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_file_as_people_have_it_is_read(tmp_path, name):
-    path = tmp_path / FILES[name][0]
-    content = FILES[name][1]
+    path, content = tmp_path / FILES[name][0], FILES[name][1]
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     require_alike(path)
     np.testing.assert_equal(in_parts(tmp_path), ROWS)
     raw = read_raw_table(path)
-    assert list(raw) == list(TABLE)
-    assert len(raw) == 60
-    assert raw.isna().sum().sum() == 0
+    assert (list(raw), len(raw)) == (list(TABLE), 60)
+    assert not raw.isna().any(axis=None)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pa.string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())],
-    ids=str,
-)
+KINDS = [pa.string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_parquet_reads_words_for_missing_whatever_the_type(tmp_path, kind):
     schema = SCHEMA.model_copy(update={"missing_values": ("?",)})
-    stored = pa.Table.from_pandas(TABLE.assign(home=TABLE["home"].fillna("?")))
-    home = stored.column("home").combine_chunks().cast(pa.string())
+    home = pa.array(TABLE["home"].fillna("?"), pa.string())
     home = home.dictionary_encode() if pa.types.is_dictionary(kind) else home.cast(kind)
-    stored = stored.set_column(stored.schema.get_field_index("home"), "home", home)
+    stored = pa.Table.from_pandas(TABLE.drop(columns="home")).append_column("home", home)
     pq.write_table(stored.replace_schema_metadata({b"pandas": b"garbage"}), tmp_path / "t.parquet")
     require_alike(tmp_path / "t.parquet", schema)
 
 
-def test_text_that_looks_missing_is_a_value_where_the_schema_does_not_say(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("income,age,home,town,paid\n1,NA,null,a,no\n")
-    with pytest.raises(InputError, match="'home', row 1: 'null'"):
-        encode(read_table(path, SCHEMA), SCHEMA)
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        "#id,sex\n1,f\n2,m\n",
-        "#id,sex,\n1,f,\n2,m,\n",
-        "#id,sex\n1,f,\n2,m,\n",
-        '#id,sex\n1,"f, or m"\n2,m\n',
-        "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n",
-    ],
-)
+    ["#id,sex\n1,f\n2,m\n", "#id,sex,\n1,f,\n2,m,\n", "#id,sex\n1,f,\n2,m,\n",
+     '#id,sex\n1,"f, or m"\n2,m\n', "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n"],
+)  # fmt: skip
 def test_header_may_begin_as_comments_do(tmp_path, text):
     """No first row becomes the header: it would be published."""
     (tmp_path / "t.csv").write_text(text)
     found = read_raw_table(tmp_path / "t.csv")
-    assert list(found) == ["#id", "sex"]
-    assert len(found) == 2
+    assert (list(found), len(found)) == (["#id", "sex"], 2)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_separator_is_the_most_frequent_one_outside_quotes(tmp_path, separator):
     path, name = tmp_path / "t.csv", 'a, b; c| d\n" e'
-    noted = TABLE.assign(**{name: 'a,b;c|d\te "f\n" g'})
-    noted.to_csv(path, index=False, sep=separator)
+    TABLE.assign(**{name: 'a,b;c|d\te "f\n" g'}).to_csv(path, index=False, sep=separator)
     name = read_raw_table(path).columns[-1]  # Arrow leaves quotes in names doubled
     require_alike(path, SCHEMA.model_copy(update={"ignored": (name,)}))
 
@@ -132,18 +110,14 @@ def test_separator_is_the_most_frequent_one_outside_quotes(tmp_path, separator):
     ("content", "match"),
     [
         (b"", "empty$"),
-        (b"\n\r\n", "empty$"),
         (b"income,age\n1,2,SECRET\n", "row 1: Expected 2 columns, got 3$"),
         (b"#id,sex,\nSECRET,f\n2,m\n", "row 1: Expected 3 columns, got 2$"),
         (f"# a\n{TEXT}SECRET,31\n".encode(), "row 61: Expected 5 columns, got 2$"),
         (TEXT.replace("\n", ",\n").encode() + b"1,20,own,a,no,SECRET\n", "values in 1 rows$"),
-        (b"income,income\nSECRET,2\n", "'income' appears more than once"),
         (b"income, age, income \nSECRET,1,2\n", "'income' appears more than once"),
         (b"PAR1 SECRET", "Parquet"),
         ("income,age\nSECRET,2\n".encode("utf-16"), "UTF-16"),
-        (b"\xfe\xff" + "income,age\n1,2\n".encode("utf-16-be"), "UTF-16"),
         (gzip.compress(b"income,age\n1,2\n", mtime=0), "gzip"),
-        (b"PK\x03\x04 no zip", "spreadsheet"),
         (b"\xd0\xcf\x11\xe0\xa1", "spreadsheet"),
         (zipped("[Content_Types].xml", "xl/workbook.xml"), "spreadsheet"),
     ],
@@ -161,11 +135,9 @@ def test_unreadable_file_is_refused_without_values_of_a_row(tmp_path, content, m
     ("header", "match"),
     [
         ("income age home", "'income age home'.* not blanks"),
-        ('"income,age"', "holds no comma"),
         ("income, monthly;age", "a comma and a semicolon 1 times each"),
         (",".join(f"x{i}" for i in range(10_001)), "10001 columns; at most 10000"),
         (",".join(f"{i:012}" for i in range(100_001)), "longer than 1048576 bytes"),
-        ("a,b" * 5000 + "x" * 2**20, "longer than 1048576 bytes"),
     ],
 )
 def test_header_that_is_none_is_refused_at_once(tmp_path, calls, header, match):
@@ -182,36 +154,25 @@ def test_parquet_of_too_many_columns_is_refused(tmp_path):
         read_raw_table(tmp_path / "t.parquet")
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([[1, 2]] * 60),
-        pa.array([[("a", 1)]] * 60, pa.map_(pa.string(), pa.int64())),
-        pa.array([{"a": 1}] * 60),
-    ],
-    ids=["list", "map", "struct"],
-)
-@pytest.mark.parametrize("name", ["home", "income", "note"])
-def test_nested_column_is_refused_unless_it_is_ignored(tmp_path, name, column):
+PAIRS = pa.array([[("a", 1)]] * 60, pa.map_(pa.string(), pa.int64()))
+
+
+@pytest.mark.parametrize("column", [pa.array([[1, 2]] * 60), PAIRS, pa.array([{"a": 1}] * 60)])
+def test_nested_column_is_refused_unless_it_is_ignored(tmp_path, column):
     path, plain = tmp_path / "t.parquet", pa.Table.from_pandas(TABLE)
-    other = plain.drop_columns([name] if name in plain.column_names else [])
-    pq.write_table(other.append_column(name, column), path)
-    assert name in read_raw_table(path)
-    if name == "note":
-        require_alike(path, NOTED)
-    for read in (in_parts, lambda path: encode(read_table(path, SCHEMA), SCHEMA)):
-        with pytest.raises(InputError, match=f"column '{name}'"):
+    pq.write_table(plain.append_column("note", column), path)
+    require_alike(path, NOTED)
+    pq.write_table(plain.drop_columns("home").append_column("home", column), path)
+    assert list(read_raw_table(path)["home"])
+    for read in (in_parts, lambda path: read_table(path, SCHEMA)):
+        with pytest.raises(InputError, match="column 'home'"):
             read(path)
 
 
 def test_path_without_a_table_is_refused(tmp_path):
-    for here, there in ("ab", "ba"):
-        (tmp_path / here).symlink_to(tmp_path / there)
-    for name, match in {"a": "Too many levels", "none.csv": "No such file"}.items():
-        with pytest.raises(InputError, match=f"{name}: .*{match}"):
-            read_raw_table(tmp_path / name)
-    with pytest.raises(InputError, match="folder without a file"):
-        in_parts(tmp_path)
+    for read in (lambda: read_raw_table(tmp_path / "none.csv"), lambda: in_parts(tmp_path)):
+        with pytest.raises(InputError, match=f"{tmp_path}.*(No such file|without a file)"):
+            read()
 
 
 # Parts
@@ -237,18 +198,16 @@ def test_parts_are_the_whole(tmp_path, kind):
         in_parts(path)
 
 
+BAD = [
+    (b"1,20,own,z,no", "row {}: 'z'"),
+    (b"1,20", "row {}: Expected 5 columns, got 2"),
+    (b"1,20,\xe9,a,no", "column 3: row {}: .*save the table as UTF-8"),
+]
+
+
 @pytest.mark.usefixtures("_small_parts")
-@pytest.mark.parametrize(
-    ("bad", "match"),
-    [
-        (b"1,20,own,z,no", "row {}: 'z'"),
-        (b"1,20", "row {}: Expected 5 columns, got 2"),
-        (b"1,20,\xe9,a,no", "column 3: row {}: .*save the table as UTF-8"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("good", "rows"), [(b'\n1,20,"own\n",a,no\n', 1), (b"1,20,own,a,no", 80)], ids=["lines", "many"]
-)
+@pytest.mark.parametrize(("bad", "match"), BAD)
+@pytest.mark.parametrize(("good", "rows"), [(b'\n1,20,"own\n",a,no\n', 1), (b"1,20,own,a,no", 80)])
 def test_row_1_is_the_first_after_the_header(tmp_path, bad, match, good, rows):
     """A row of several lines is one, empty lines are none."""
     path = tmp_path / "t.csv"
@@ -256,14 +215,6 @@ def test_row_1_is_the_first_after_the_header(tmp_path, bad, match, good, rows):
     for read in (in_parts, lambda path: encode(read_table(path, SCHEMA), SCHEMA)):
         with pytest.raises(InputError, match=match.format(rows + 1)):
             read(path)
-
-
-def test_ignored_column_may_hold_any_bytes(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_bytes(
-        f"{HEADER},note\n".encode() + b"".join(f"{x},".encode() + b"\xe9\n" for x in LINES)
-    )
-    np.testing.assert_equal(in_parts(path, NOTED), ROWS)
 
 
 def test_folder_holds_tables_of_any_kind(tmp_path):

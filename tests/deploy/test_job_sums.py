@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from builders import NAMES, resigned
-from site_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
+from builders import NAMES
+from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 from sum_world import ADDERS, SumWorld
 
 import synthfair as sf
@@ -16,8 +16,10 @@ from synthfair.release.keys import read_signing_key
 from synthfair.secure import GroupCounts
 from synthfair.task.job_sites import TooFewError
 
-DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": ROWS, "clip": 1.0, "epsilon": 2.0,
-          "delta": 1e-3}  # fmt: skip
+TRAINED = {
+    "model": None,
+    "train": {"train": DP_SGD | PRIVATE, "least_rows": ROWS, "most_rows": 300},
+}
 SECURE = {"secure": True, "clip": 0.5}
 
 
@@ -43,11 +45,6 @@ def kinds(channel):
     return [json.loads(message.text)["task"] for message in channel.asked]
 
 
-def silent(name):
-    """Loses what this party answers."""
-    return lambda site, message: None if site == name else message
-
-
 # Counts of a model's scores
 
 
@@ -71,33 +68,26 @@ def test_counts_have_the_noise_of_both_aggregators_and_are_booked_once(world, mo
     assert world.ledger().spent().epsilon(1e-9) == 4.0
 
 
-def test_model_with_thresholds_is_evaluated_and_sent_back(world):
-    """A training comes first, if the job says so."""
-    train = {"train": DP_SGD, "least_rows": ROWS, "most_rows": 300}
-    federation, output = world.post(world.channel(), model=None, train=train)
-    assert federation.booked["north"].rounds == 5
-    trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
-    assert trained.theta == fair.theta
-    metrics = result(world, "job-1", "metrics.json")
-    assert metrics["decision"]["notion"] == fair.decision.notion == "statistical_parity"
-    assert metrics["counts"]["guarantees"][0]["epsilon"] == metrics["guarantee"]["epsilon"] == 2.0
-    for name in NAMES:
-        sent = world.folder / name / "synthfair" / "models" / "job-1.json"
-        assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
-
-
 def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
-    changes = {"model": None, "train": {"train": DP_SGD, "least_rows": ROWS, "most_rows": 300}}
     channel = world.channel()
     del channel.sites["sums-b"]
     with pytest.raises(TooFewError, match="sums-b: late"):
-        world.post(channel, **changes)
+        world.post(channel, **TRAINED)
     assert not (world.folder / "job-1" / "histogram.json").exists()
     booked, later = world.ledger().path.read_bytes(), world.channel("job-2")
-    world.post(later, timeout=99, notion="equalized_odds", **changes)
+    _, output = world.post(later, timeout=99, notion="equalized_odds", **TRAINED)
     assert kinds(later) == ["add", "add", "deliver"]
     assert world.ledger().path.read_bytes() == booked
-    world.post(world.channel("job-3"), **changes)  # the same training, and a new count
+    trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
+    assert (trained.theta, fair.decision.notion) == (fair.theta, "equalized_odds")
+    metrics = result(world, "job-2", "metrics.json")
+    assert metrics["decision"]["notion"] == "equalized_odds"
+    assert metrics["counts"]["guarantees"][0]["epsilon"] == 2.0
+    for name in NAMES:
+        sent = world.folder / name / "synthfair" / "models" / "job-2.json"
+        assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
+    world.post(world.channel("job-3"), **TRAINED)  # the same training, and a new count
+    assert result(world, "job-3", "metrics.json")["guarantee"]["epsilon"] == 2.0
     assert world.ledger().spent().releases == 3
 
 
@@ -110,17 +100,17 @@ def test_job_has_one_model(world, given):
 
 def unreadable(world, role):
     """What the south would send that encrypts to another key than an aggregator's."""
+    key = read_signing_key(world.folder / "south" / "local" / "south.key")
 
-    def altered(name, message):
-        if name != "south" or not message.carried:
-            return message
-        half, key = len(message.carried) // 2, world.folder / "south" / "local" / "south.key"
-        parts = [message.carried[:half], message.carried[half:]]
-        body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
-        parts[role] = body + read_signing_key(key).sign(body)
-        return resigned(world, name, message, b"".join(parts))
+    def changed(content):
+        if content:
+            parts = [content[: len(content) // 2], content[len(content) // 2 :]]
+            body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
+            parts[role] = body + key.sign(body)
+            return b"".join(parts)
+        return None
 
-    return altered
+    return world.altering("south", changed)
 
 
 @pytest.mark.parametrize("role", [0, 1])
@@ -136,34 +126,19 @@ def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
     assert world.ledger().spent().releases == 1
 
 
-def test_site_that_comes_back_is_not_asked_once_an_aggregator_has_answered(world):
-    """It would pay, and be in no sum: an aggregator answers once."""
-    channel = world.channel()
-    channel.on_way, north = unreadable(world, 1), channel.sites.pop("north")
-    with pytest.raises(TooFewError, match="sums-b: uploads"):
-        world.post(channel, least_answers=1, send_back=False)
-    channel = world.channel("job-2")
-    channel.sites["north"] = north
-    world.post(channel, least_answers=1, send_back=False)
-    assert result(world, "job-2", "histogram.json")["origin"]["clients"] == 1
-    assert (len(world.left("north")), len(world.left("south"))) == (0, 1)
-
-
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_part_that_is_none_is_refused(world, what):
-    channel, sent = world.channel(), {}
+    world.post(other := world.channel())
+    north, channel = world.answer(other.asked[0])[1], world.channel()
 
-    def altered(name, message):
-        sent.setdefault(name, message.carried)
-        half = len(message.carried) // 2
-        found = {"junk": bytes(2 * half), "short": message.carried[:-1],
-                 "swapped": message.carried[half:] + message.carried[:half],
-                 "the other site's": sent["north"]}  # fmt: skip
-        return resigned(world, name, message, found[what]) if name == "south" else message
+    def changed(content):
+        half = len(content) // 2
+        return {"junk": bytes(2 * half), "short": content[:-1], "the other site's": north,
+                "swapped": content[half:] + content[:half]}[what]  # fmt: skip
 
-    channel.on_way = altered
+    channel.on_way = world.altering("south", changed)
     with pytest.raises(TooFewError, match="south: refused"):
-        world.post(channel)
+        world.post(channel, bins=12)
 
 
 # Reports of rounds
@@ -190,17 +165,6 @@ def test_rounds_in_shares_give_the_numbers_of_one_process(tmp_path, n, settings)
     assert result(world, "job-1", "metrics.json")["secure_sums"]["aggregators"] == 2
 
 
-def test_epsilon_of_rounds_in_shares_is_that_of_one_process(world):
-    settings = FPFL | PRIVATE | {"secure": True, "rounds": 2}
-    train(world, world.channel(), settings)
-    stated, (booked, _) = result(world, "job-1", "metrics.json")["guarantee"], world.left("north")
-    assert stated == booked.guarantee.model_dump(mode="json")
-    assert stated["adversary"] == "all_but_one"
-    assert stated["mechanisms"][0]["noise"] == in_process(settings).guarantee.mechanisms[0].noise
-    assert booked.composition.epsilon(PRIVATE["delta"]) == pytest.approx(2.0, rel=0.01)
-    assert not booked.seen
-
-
 def test_training_in_shares_goes_on_with_its_sums_and_with_no_others(world):
     """The server stops when one of two aggregators has answered; the sites book nothing more."""
     settings, stopped = FPFL | PRIVATE | {"secure": True}, world.channel()
@@ -216,3 +180,9 @@ def test_training_in_shares_goes_on_with_its_sums_and_with_no_others(world):
     assert world.ledger().spent().releases == 1
     assert len(list(world.records("sums-a").glob("*.answer"))) == 3
     assert not list((world.folder / "server").rglob("*.uploads"))
+    # Its epsilon is that of one process.
+    stated, booked = result(world, "job-3", "metrics.json")["guarantee"], world.left("north")[0]
+    assert stated == booked.guarantee.model_dump(mode="json")
+    assert (stated["adversary"], booked.seen) == ("all_but_one", False)
+    assert stated["mechanisms"][0]["noise"] == in_process(settings).guarantee.mechanisms[0].noise
+    assert booked.composition.epsilon(PRIVATE["delta"]) == pytest.approx(2.0, rel=0.01)

@@ -19,10 +19,6 @@ def world(tmp_path):
     return World(tmp_path)
 
 
-def ledger_of(world, name="north"):
-    return Ledger.for_table(world.folder / name / "rows.csv")
-
-
 def answer(world, settings=RELEASE, job="job-1", site=None, **options):
     site = site or world.site("north")
     message = site.answer(world.ask(settings, job=job), job=job, submitter="lead", **options)
@@ -40,34 +36,19 @@ def test_answer_is_booked_and_asked_again_the_same(world):
 @pytest.mark.parametrize(
     ("limits", "settings", "code"),
     [
-        ({"kinds": ["fair"]}, RELEASE, "kind"),
-        ({"kinds": ["surrogate"]}, {"release": "fair"}, "kind"),
-        ({"k_min": 6}, RELEASE, "k_min"),
+        ({"kinds": ["fair"]}, RELEASE, "kind"), ({"kinds": ["surrogate"]}, FAIR, "kind"),
+        ({"k_min": 6}, RELEASE, "k_min"), ({"k_min": 60}, FAIR, "k_min"),
         ({"without_epsilon": False}, RELEASE, "epsilon"),
-        ({"most_epsilon": 0.5}, PRIVATE, "epsilon"),
-        ({"most_delta": 1e-7}, PRIVATE, "epsilon"),
-        ({"k_min": 60}, FAIR, "k_min"),
-        ({}, {"release": "other"}, "settings"),
-        ({}, RELEASE | {"k_min": 0}, "settings"),
-        ({}, RELEASE | {"noise_seed": 1}, "settings"),
+        ({"most_epsilon": 0.5}, PRIVATE, "epsilon"), ({"most_delta": 1e-7}, PRIVATE, "epsilon"),
+        ({}, {"release": "other"}, "settings"), ({}, RELEASE | {"noise_seed": 1}, "settings"),
     ],
-)
+)  # fmt: skip
 def test_limits_refuse_before_a_row_is_read(world, limits, settings, code):
     world.limit("north", **limits)
     (world.folder / "north" / "rows.csv").unlink()
     found, carried = answer(world, settings)
     assert (found["code"], carried) == (code, b"")
-    assert not ledger_of(world).path.exists()
-
-
-def test_ledgers_limit_holds_for_jobs(world):
-    world.bound("north", epsilon=3.0, delta=1e-6)
-    world.limit("north", least_epsilon_left=1.9)
-    assert answer(world, PRIVATE)[0]["code"] == "ok"
-    assert answer(world, PRIVATE | {"k_min": 60}, "job-2")[0]["code"] == "budget"
-    world.limit("north")
-    assert answer(world, PRIVATE | {"k_min": 60}, "job-2")[0]["code"] == "ok"
-    assert answer(world, RELEASE, "job-3")[0]["code"] == "budget"
+    assert not world.ledger().path.exists()
 
 
 @pytest.mark.parametrize("settings", [PRIVATE, FAIR])
@@ -79,7 +60,7 @@ def test_records_bought_answer_again_at_no_cost(world, settings):
     assert answer(world, settings, "job-2", site)[1] == carried
     if settings is FAIR:
         assert answer(world, FAIR | {"steps": 21}, "job-3", site)[0]["code"] == "ok"
-    assert ledger_of(world).spent().releases == 1
+    assert world.ledger().spent().releases == 1
     assert answer(world, settings | {"k_min": 60}, "job-4", site)[0]["code"] == "budget"
     make_table(1200).sample(frac=1, random_state=1).to_csv(rows, index=False)  # the same rows
     assert answer(world, settings, "job-5", site)[1] == carried
@@ -111,17 +92,6 @@ def test_refusal_has_no_text_of_the_table(world, broken):
     assert not said or said.encode() not in b"".join(outside)
 
 
-def test_error_unexpected_is_a_code(world):
-    def fails(_):
-        raise ValueError(SECRET)
-
-    site = world.site("north")
-    site._routines = {"single_shot": fails}
-    message = site.answer(world.ask(), job="job-1", submitter="x")
-    assert json.loads(message.text)["code"] == "failed"
-    assert SECRET.encode() not in b"".join(message)
-
-
 def test_question_of_another_schema_is_refused(world):
     assert world.code(world.ask(schema_hash="0" * 64)) == "schema"
     assert world.code(Message(b"{")) == "message"
@@ -134,11 +104,11 @@ def test_job_stopped_has_no_answer(world):
 
 def test_answer_that_cannot_be_booked_does_not_leave(world, monkeypatch):
     def full(*_):
-        raise OSError("the disk is full")
+        raise OSError(SECRET)
 
     monkeypatch.setattr(Ledger, "book", full)
     found, carried = answer(world)
-    assert (found["code"], carried) == ("failed", b"")
+    assert (found["code"], SECRET in str(found), carried) == ("failed", False, b"")
 
 
 def test_lock_is_held_from_the_limits_to_the_booking(world, monkeypatch):

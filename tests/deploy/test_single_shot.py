@@ -3,14 +3,13 @@
 import json
 
 import pytest
-from builders import NAMES, PRIVATE, RELEASE, InProcess, World, resigned
+from builders import NAMES, PRIVATE, RELEASE, InProcess, World
 
 from synthfair.deploy.project import needs_aggregators
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.release.keys import make_keys
 from synthfair.server.page import serve
 from synthfair.server.settings import ServerConfig
-from synthfair.task.job_sites import TooFewError
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def test_release_that_was_not_asked_for_is_refused(world, what):
     settings = RELEASE | {"seed": 5 * (what == "other settings")}
     world.limit("north", again=1)  # this one, and then that of the job
     ask = world.ask(settings, job="job-9")
-    carried = world.site(author).answer(ask, job="job-9", submitter="x").carried
+    _, carried = world.answer(ask, author, job="job-9")
     if what == "old key":
         for path in (world.folder / "north" / "local").glob("north.???"):
             path.unlink()
@@ -55,31 +54,11 @@ def test_release_that_was_not_asked_for_is_refused(world, what):
         (world.folder / "keys" / "north.pub").write_bytes(public.read_bytes())
     channel = InProcess({name: world.site(name) for name in NAMES})
     other = b"PAR1junk" if what == "junk" else carried
-    channel.on_way = lambda name, m: resigned(world, name, m, other) if name == "north" else m
+    channel.on_way = world.altering("north", lambda _: other)
     federation = world.run(channel, least_answers=1)
     assert codes(federation) == ["refused", "ok"]
     metrics = json.loads((world.folder / "out" / "metrics.json").read_text())
     assert (set(metrics["config"]), set(metrics["signed_by"].values())) == ({"south"}, {"south"})
-
-
-def test_release_of_another_job_is_not_used_again_by_the_carrier(world, channel):
-    for name in NAMES:
-        world.bound(name)
-    old = channel.sites["north"].answer(world.ask(PRIVATE), job="job-1", submitter="x")
-    later = InProcess(channel.sites, job="job-2")
-    later.on_way = lambda name, m: m._replace(carried=old.carried) if name == "north" else m
-    # The same settings would get the same release, which may be used again.
-    federation = world.run(later, settings=PRIVATE | {"k_min": 60}, least_answers=1)
-    assert codes(federation) == ["signature", "ok"]
-    assert [path.name for path in (world.folder / "private").iterdir()] == ["south.parquet"]
-
-
-@pytest.mark.parametrize("least", [None, 2])
-def test_job_with_too_few_releases_writes_no_model(world, channel, least):
-    del channel.sites["north"]
-    with pytest.raises(TooFewError, match=r"1 .* 2 .*\(north: late\)"):
-        world.run(channel, least_answers=least)
-    assert not (world.folder / "out" / "model.json").exists()
 
 
 def test_shared_noise_needs_aggregators_and_an_epsilon():

@@ -38,83 +38,75 @@ def code(world, message, job, name="north", carried=None, **changes):
 
 
 def test_site_shares_its_part_and_no_aggregator_alone_can_read_it(world):
-    channel, seen = world.channel(), {}
-    channel.on_way = lambda name, m: seen.setdefault((name, m.text), m)
+    channel, seen = world.channel(), []
+    channel.on_way = lambda name, m: seen.append((name, m.carried)) or m
     world.post(channel)
     task = SumTask.model_validate(json.loads(channel.asked[0].text)["settings"]["task"])
-    content = next(m.carried for (name, _), m in seen.items() if name == "north")
-    size, shares = len(content) // 2, []
+    content, shares = dict(reversed(seen))["north"], []
+    halves = content[: len(content) // 2], content[len(content) // 2 :]
     for role, name in enumerate(ADDERS):
         secret = read_aggregator_secret(world.site(name).settings.key)
-        upload = content[role * size : (role + 1) * size]
-        shares.append(sf.secure.read_upload(upload, task, secret)[2])
+        shares.append(sf.secure.read_upload(halves[role], task, secret)[2])
         with pytest.raises(sf.InputError):
-            sf.secure.read_upload(content[size - role * size :][:size], task, secret)
+            sf.secure.read_upload(halves[1 - role], task, secret)
     rows = pd.read_csv(world.folder / "north" / "rows.csv")
     model = sf.read_model(world.folder / "given.json")
     part = sf.secure.count_table(task.what, rows, SCHEMA, model=model)
     assert (shares[0] + shares[1]).view(np.int64).tolist() == part.tolist()
     assert not np.intersect1d(shares[0].view(np.int64), part).size
     make_table(3).to_csv(world.folder / "north" / "rows.csv", index=False)
-    answer = world.site("north").answer(channel.asked[0], job="job-1", submitter="x")
-    assert len(answer.carried) == len(content)  # which tells nothing of the rows
+    assert len(world.answer(channel.asked[0])[1]) == len(content)  # which tells nothing of the rows
 
 
-@pytest.mark.parametrize("pinned", ["others", "swapped", "none"])
-def test_site_shares_with_the_aggregators_alone_that_it_trusts(world, pinned, tmp_path):
-    channel, folder = world.channel(), tmp_path / "pinned"
-    world.post(channel)
-    for i, name in enumerate(ADDERS):
-        public, _ = make_aggregator_keys(folder / f"{name}.key")
-        if pinned == "swapped":
-            own = world.folder / "aggregators" / f"{ADDERS[1 - i]}.pub"
-            public.write_bytes(own.read_bytes())
-    world.pinned = {"aggregators": None if pinned == "none" else str(folder)}
+@pytest.mark.parametrize("pinned", [None, "others"])
+def test_site_shares_with_the_aggregators_alone_that_it_trusts(world, pinned):
+    world.post(channel := world.channel())
+    for name in ADDERS:
+        make_aggregator_keys(world.folder / "north" / "local" / "others" / f"{name}.key")
+    world.pinned = {"aggregators": pinned}
     world.limit("north")
     assert code(world, channel.asked[0], "job-2") == "aggregators"
 
 
-def test_site_limits_counts_and_shares_for_sums_that_know_it(world):
-    channel = world.channel()
-    world.post(channel)
-    asked = channel.asked[0]
-    assert code(world, asked, "job-2", clients=[world.key("south")], least_clients=1) == "settings"
-    assert code(world, asked, "job-2", carried=b"no model") == "message"
-    for limits, said in (({"kinds": ["training"]}, "kind"), ({"most_epsilon": 1.9}, "epsilon")):
-        world.limit("north", **limits)
-        assert code(world, asked, "job-2", nonce="7" * 64) == said
-
-
-@pytest.mark.parametrize("store", [True, False])
-def test_model_sent_back_is_stored_where_the_site_says_so(world, store):
-    world.limit("north", store_models=store)
-    ask, models = world.ask({}, task="deliver"), world.folder / "north" / "synthfair" / "models"
-    assert world.code(Message(ask.text, b"{}")) == ("message" if store else "kind")
-    assert not models.exists()
-    world.model()
-    given = (world.folder / "given.json").read_bytes()
-    assert world.code(Message(ask.text, given)) == ("ok" if store else "kind")
-    assert [path.read_bytes() for path in models.glob("*")] == [given] * store
-
-
 @pytest.mark.parametrize(
-    "change",
-    [{"step": 1e-7}, {"clip": 5.0}, {"rho": 90.0}, {"swapped": True},
-     {"clients": ["0" * 64], "least_clients": 1}],
+    ("limits", "changes", "said"),
+    [
+        ({"kinds": ["training"]}, {"nonce": "7" * 64}, "kind"), ({}, {"carried": b"x"}, "message"),
+        ({"most_epsilon": 1.9}, {"nonce": "7" * 64}, "epsilon"),
+        ({}, {"clients": ["0" * 64], "least_clients": 1}, "settings"),
+    ],
 )  # fmt: skip
-def test_site_shares_reports_for_no_other_sum_than_it_plans(world, change):
-    channel, settings = world.channel(), FPFL | PRIVATE | {"secure": True, "rounds": 1}
+def test_site_shares_counts_within_its_limits_for_sums_that_know_it(world, limits, changes, said):
+    world.post(channel := world.channel())
+    world.limit("north", **limits)
+    assert code(world, channel.asked[0], "job-2", **changes) == said
+
+
+@pytest.mark.parametrize(("store", "codes"), [(True, ("message", "ok")), (False, ("kind",) * 2)])
+def test_model_sent_back_is_stored_where_the_site_says_so(world, store, codes):
+    world.limit("north", store_models=store)
+    world.model()
+    ask, given = world.ask({}, task="deliver"), (world.folder / "given.json").read_bytes()
+    assert tuple(world.code(Message(ask.text, model)) for model in (b"{}", given)) == codes
+    stored = (world.folder / "north" / "synthfair").glob("models/*")
+    assert [path.read_bytes() for path in stored] == [given] * store
+
+
+def test_site_shares_reports_for_no_other_sum_than_it_plans(world):
+    settings, folder = (
+        FPFL | PRIVATE | {"secure": True, "rounds": 1},
+        world.folder / "server" / "job",
+    )
     for name in NAMES:
         world.bound(name)
-    folder = world.folder / "server" / "job-1"
-    run_train(world.federation(channel), TrainJob(train=settings), folder, world.folder / "out")
+    federation = world.federation(channel := world.channel())
+    run_train(federation, TrainJob(train=settings), folder, world.folder / "out")
     asked = asked_in(channel, "train")
     task = json.loads(asked.text)["settings"]["task"]
-    if "swapped" in change:
-        assert code(world, asked, "job-2", aggregators=task["aggregators"][::-1]) == "aggregators"
-    else:
-        change = change if "clients" in change else {"what": task["what"] | change}
-        assert code(world, asked, "job-2", **change) == "settings"
+    assert code(world, asked, "job-2", aggregators=task["aggregators"][::-1]) == "aggregators"
+    for change in ({"step": 1e-7}, {"clip": 5.0}, {"rho": 90.0}):
+        assert code(world, asked, "job-2", what=task["what"] | change) == "settings"
+    assert code(world, asked, "job-2", clients=["0" * 64], least_clients=1) == "settings"
     assert world.ledger().spent().releases == 1
     # Another sum of the same round gets other noise: it is a training of its own.
     assert code(world, asked, "job-3", nonce="7" * 64) == "ok"

@@ -1,4 +1,4 @@
-"""The job ``train``: rounds at sites have the numbers of the engine in one process."""
+"""The job ``train``: the numbers of one process, and each question bought once."""
 
 import json
 
@@ -6,22 +6,19 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from builders import NAMES, World, make_schema, make_table, resigned
-from site_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, channel_of, in_process, train
+import site_training as st
+from builders import NAMES, World, make_schema, make_table
+from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, channel_of, train
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
-from synthfair.deploy.train_job import Agreement, SiteTraining, TrainJob, pack, unpack
+from synthfair.deploy.train_job import Agreement, SiteTraining, TrainJob, unpack
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
+from synthfair.federated.two_phase import TwoPhase
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.limits import Claim
-
-SAMPLED = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
-DP_SGD = SAMPLED | {"batch": ROWS, "local_epochs": 1.0}
-FAIR_SGD = {"method": "fair_sgd", "rounds": 2, "batch": 20, "local_epochs": 0.5, "kappa": 2.0}
-TWO_PHASE = DP_SGD | {"method": "two_phase", "teacher_epochs": 2.0, "kappa": 2.0}
-END_TO_END = TWO_PHASE | {"end_to_end": True}
+from synthfair.task.messages import Message
 
 
 def world_of(folder, rows):
@@ -36,24 +33,25 @@ def world(tmp_path):
     return world_of(tmp_path, ROWS)
 
 
-@pytest.fixture
-def large(tmp_path):
-    """Sites with so many rows of each value that the server may see their sums."""
-    return world_of(tmp_path, MANY)
+def answer(world, asked, job, state=None, **changes):
+    """The answer to a question in another job, of a site that has started anew."""
+    text = json.dumps(json.loads(asked.text) | {"job": job} | changes).encode()
+    return world.answer(Message(text, asked.carried if state is None else state), job=job)
 
 
 @pytest.mark.parametrize(
     ("n", "settings"),
     [
-        *((ROWS, settings) for settings in (TRAIN | {"clip": 0.05}, SAMPLED, FAIR_SGD, TWO_PHASE)),
+        (ROWS, TRAIN | {"clip": 0.05}), (ROWS, st.SAMPLED), (ROWS, st.FAIR_SGD),
+        (ROWS, st.TWO_PHASE), (MANY, REFINE),
         # From another start a row comes to outweigh others in a sum, and sites refuse to answer.
-        *((MANY, settings) for settings in (FPFL | {"hidden": [3], "seed": 1}, REFINE)),
+        (MANY, FPFL | {"hidden": [3], "seed": 1}),
     ],
-)
+)  # fmt: skip
 def test_rounds_give_the_numbers_of_one_process(tmp_path, n, settings):
     world = world_of(tmp_path, n)
     federation, theta = train(world, channel_of(world), settings, most_rows=2 * n)
-    expected = in_process(settings, n)
+    expected = st.in_process(settings, n)
     np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
     assert federation.booked["north"].rounds == settings["rounds"]
     column, *_ = expected.history._fields[-1:]
@@ -62,13 +60,13 @@ def test_rounds_give_the_numbers_of_one_process(tmp_path, n, settings):
     assert "accuracy" in json.loads((world.folder / "job-1" / "metrics.json").read_text())
 
 
-@pytest.mark.parametrize("settings", [FPFL, SAMPLED, END_TO_END])
+@pytest.mark.parametrize("settings", [FPFL, st.SAMPLED, st.END_TO_END])
 def test_noise_and_guarantee_are_those_of_one_process(world, monkeypatch, settings):
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)  # noise that anybody can repeat
     monkeypatch.setattr("secrets.token_bytes", (7).to_bytes)
     settings = settings | PRIVATE
     _, theta = train(world, channel_of(world), settings)
-    expected = in_process(settings, noise_seed=7)
+    expected = st.in_process(settings, noise_seed=7)
     np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
     # So much noise may leave fpfl without a model that it would use; its rounds tell.
     rounds = np.genfromtxt(world.folder / "job-1" / "rounds.csv", delimiter=",", skip_header=1)
@@ -76,59 +74,52 @@ def test_noise_and_guarantee_are_those_of_one_process(world, monkeypatch, settin
     np.testing.assert_allclose(rounds, same, rtol=1e-8, atol=1e-11)
     stated = json.loads((world.folder / "job-1" / "metrics.json").read_text())["guarantee"]
     assert stated == world.left("north")[0].guarantee.model_dump(mode="json")
-    assert stated["epsilon"] == PRIVATE["epsilon"]
-    assert "simulated" not in stated  # it was none
+    assert (stated["epsilon"], "simulated" in stated) == (PRIVATE["epsilon"], False)
 
 
 LOCAL = Claim("training", 2.0, 1e-3, least_rows=ROWS, rounds=3, number=1)  # noise of the site's own
-EXACT = Claim("training", None, None, rounds=3, number=1, seen=True)
+EXACT = Claim("training", None, rounds=3, number=1, seen=True)
 
 
 @pytest.mark.parametrize(
     ("settings", "claim", "labels"),
     [
         (TRAIN | {"rounds": 3, "hidden": [3, 8]}, EXACT._replace(width=8), 0),
-        (FAIR_SGD | {"rounds": 3}, EXACT, 0),
-        (FPFL | PRIVATE, LOCAL._replace(seen=True), 0),
-        (FPFL | PRIVATE | {"secure": True}, LOCAL, 0),
-        (DP_SGD | PRIVATE, LOCAL, 0),
+        (st.FAIR_SGD | {"rounds": 3}, EXACT, 0), (FPFL | PRIVATE, LOCAL._replace(seen=True), 0),
+        (FPFL | PRIVATE | {"secure": True}, LOCAL, 0), (DP_SGD | PRIVATE, LOCAL, 0),
         # What a teacher leaves open is no epsilon.
-        (TWO_PHASE | PRIVATE, LOCAL._replace(epsilon=None, seen=True), 126),
-        (END_TO_END | PRIVATE, LOCAL, 126),
+        (st.TWO_PHASE | PRIVATE, LOCAL._replace(epsilon=None, seen=True), 126),
+        (st.END_TO_END | PRIVATE, LOCAL, 126),
     ],
 )  # fmt: skip
 def test_claim_is_that_of_the_method(world, settings, claim, labels):
     agreed = Agreement(train=settings, sites=NAMES, least_rows=ROWS, most_rows=1000)
-    question = world.federation(channel_of(world)).question(
-        task="train", round=1, settings={}, timeout=1
-    )
+    sites = world.federation(channel_of(world))
+    question = sites.question(task="train", round=1, settings={}, timeout=1)
     task = SiteTraining(agreed, world.site("north")).task(question, None)
-    assert task.claim._replace(delta=claim.delta) == claim
-    assert task.claim.delta == settings.get("delta")
+    assert task.claim._replace(delta=None) == claim._replace(delta=None)
+    assert task.claim.delta == claim.delta or claim.epsilon is None
     assert task.max_bytes == 16 + labels  # room for a bit of each row that it may have
 
 
 @pytest.mark.parametrize(
     ("limits", "changes", "code"),
     [
-        ({"kinds": ["surrogate"]}, {}, "kind"),
-        ({"most_rounds_of_job": 5}, {}, "rounds"),
-        ({}, {"train": TRAIN | {"method": "mmdm"}}, "settings"),
-        ({}, {"train": TRAIN | {"cohort": 1}}, "settings"),
-        ({}, {"train": TRAIN | {"rounds": 0}}, "settings"),
-        ({}, {"sites": ["south"]}, "settings"),
-        ({}, {"sites": []}, "settings"),
+        ({"kinds": ["surrogate"]}, {}, "kind"), ({"most_rounds_of_job": 5}, {}, "rounds"),
+        *(({}, {"train": TRAIN | bad}, "settings")
+          for bad in ({"method": "mmdm"}, {"cohort": 1}, {"rounds": 0})),
+        ({}, {"sites": ["south"]}, "settings"), ({}, {"sites": []}, "settings"),
         ({}, {}, "message"),  # no state came
     ],
-)
+)  # fmt: skip
 def test_site_refuses_before_it_reads_a_row(world, limits, changes, code):
-    world.limit("north", **({"most_rounds": 50} | limits))
+    world.limit("north", **{"most_rounds": 50} | limits)
     settings = {"train": TRAIN, "sites": NAMES, "most_rows": 300} | changes
     assert world.code(world.ask(settings, task="train")) == code
 
 
 @pytest.mark.parametrize(
-    ("settings", "code"), [(DP_SGD | PRIVATE, "failed"), (FAIR_SGD, "table"), (REFINE, "table")]
+    ("settings", "code"), [(DP_SGD | PRIVATE, "failed"), (st.FAIR_SGD, "table"), (REFINE, "table")]
 )
 def test_site_with_few_rows_takes_no_part(world, settings, code):
     """With an epsilon it says no more than that; of exact sums, k_min is of a group."""
@@ -139,10 +130,11 @@ def test_site_with_few_rows_takes_no_part(world, settings, code):
     assert ("60" if settings is REFINE else "120") in "".join(world.said)
 
 
-def test_site_without_rows_of_some_group_takes_part(large):
+def test_site_without_rows_of_some_group_takes_part(tmp_path):
+    world = world_of(tmp_path, MANY)
     rows = make_table(MANY, seed=0).assign(town="a")
-    rows.to_csv(large.folder / "north" / "rows.csv", index=False)
-    federation, _ = train(large, channel_of(large), FPFL | {"rounds": 2})
+    rows.to_csv(tmp_path / "north" / "rows.csv", index=False)
+    federation, _ = train(world, channel_of(world), FPFL | {"rounds": 2})
     assert federation.booked["north"].rounds == 2
 
 
@@ -154,8 +146,8 @@ def test_site_that_is_missing_does_not_make_steps_shorter(world, settings):
     rows = in_content_order(sf.encode(make_table(ROWS, seed=1), make_schema()))
     config = TrainConfig(**settings)
     data = sf.federated.make_user_data(rows, np.zeros(ROWS, int), make_schema(), config)
-    expected = sf.federated.train_rounds(data, config)
-    np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
+    expected = sf.federated.train_rounds(data, config).model.theta
+    np.testing.assert_allclose(theta, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -172,37 +164,114 @@ def test_report_that_no_site_can_have_is_refused(tmp_path, n, settings, entry, v
     world = world_of(tmp_path, n)
     channel = channel_of(world)
 
-    def altered(name, message):
-        numbers = np.frombuffer(message.carried, "<f8").copy()
+    def changed(carried):
+        numbers = np.frombuffer(carried, "<f8").copy()
         if value is None:
-            numbers = numbers[entry]
-        else:
-            numbers[entry] = value
-        return resigned(world, name, message, numbers.tobytes()) if name == "north" else message
+            return numbers[entry].tobytes()
+        numbers[entry] = value
+        return numbers.tobytes()
 
-    channel.on_way = altered
-    settings = settings | {"rounds": 1}
-    federation, _ = train(world, channel, settings, least_answers=1, most_rows=n)
+    channel.on_way = world.altering("north", changed)
+    one_round = settings | {"rounds": 1}
+    federation, _ = train(world, channel, one_round, least_answers=1, most_rows=n)
     assert [booked.code for booked in federation.booked.values()] == ["refused", "ok"]
 
 
-@pytest.mark.parametrize("settings", [TRAIN, DP_SGD, FAIR_SGD, TWO_PHASE, REFINE])
+@pytest.mark.parametrize("settings", [TRAIN, DP_SGD, st.FAIR_SGD, st.TWO_PHASE, REFINE])
 def test_job_names_the_rows_that_it_rests_on(settings):
-    with pytest.raises(ValueError, match="most_rows"):
-        TrainJob(train=settings, least_rows=ROWS)
-    with pytest.raises(ValueError, match="most_rows"):
-        TrainJob(train=settings, least_rows=ROWS, most_rows=ROWS - 1)
-    if settings in (DP_SGD, FAIR_SGD, TWO_PHASE):
+    for most in (None, ROWS - 1):
+        with pytest.raises(ValueError, match="most_rows"):
+            TrainJob(train=settings, least_rows=ROWS, most_rows=most)
+    if settings not in (TRAIN, REFINE):
         with pytest.raises(ValueError, match="least_rows"):
             TrainJob(train=settings, most_rows=ROWS)
-    assert TrainJob(train=FPFL).most_rows is None
 
 
-def test_state_comes_as_it_was_sent_and_no_room_is_made_for_another():
-    tree = {"a": np.arange(3.0), "b": (np.float64(0.1), np.zeros((2, 2)))}
-    found = unpack(pack(tree), tree)
-    assert np.array_equal(found["a"], tree["a"])
-    assert found["b"][0] == 0.1
-    like = {"weight": jax.ShapeDtypeStruct((100_000, 100_000), "float64")}  # 80 GB
+def test_state_of_another_size_gets_no_room():
+    like = {"weight": jax.ShapeDtypeStruct((100_000, 100_000), "float64")}
     with pytest.raises(ValueError, match="80000000000"):
         unpack(bytes(8), like)
+
+
+# What a training costs
+
+
+@pytest.mark.parametrize("settings", [TRAIN, FPFL | PRIVATE, st.END_TO_END | PRIVATE])
+def test_training_that_stopped_goes_on_in_the_next_job(world, settings):
+    stopped, again = channel_of(world), channel_of(world, job="job-2")
+    stopped.on_way = lambda _, m: None if len(stopped.asked) > 2 else m
+    with pytest.raises(TooFewError, match="lost"):
+        train(world, stopped, settings)
+    _, theta = train(world, again, settings)
+    assert len(again.asked) == settings["rounds"] - 2
+    assert again.asked[0].carried == stopped.asked[-1].carried
+    assert not list((world.folder / "server").glob("*.checkpoint"))
+    if settings is TRAIN:
+        np.testing.assert_allclose(theta, st.in_process().model.theta, rtol=1e-10, atol=1e-12)
+    else:
+        assert world.ledger().spent().releases == 1
+
+
+def test_training_with_other_settings_does_not_go_on_from_it(world):
+    stopped = channel_of(world)
+    stopped.on_way = lambda _, m: None if len(stopped.asked) > 3 else m
+    with pytest.raises(TooFewError, match="lost"):
+        train(world, stopped)
+    for name in NAMES:
+        world.limit(name, most_rounds=50, again=len(world.left(name)))
+    train(world, other := channel_of(world, job="job-2"), TRAIN | {"momentum": 0.0})
+    assert len(other.asked) == TRAIN["rounds"]
+
+
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])  # noise of either side
+def test_noise_cannot_be_repeated(world, settings):
+    for job in ("job-1", "job-2"):
+        train(world, channel_of(world, job), settings)
+        for path in world.folder.glob("*/*.bought"):
+            assert path.stat().st_mode & 0o077 == 0
+            path.unlink()
+    first, second = (world.folder / f"job-{i}" / "rounds.csv" for i in (1, 2))
+    assert first.read_text() != second.read_text()
+
+
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+def test_question_again_has_the_same_answer_and_another_is_booked(world, settings):
+    train(world, channel := channel_of(world), settings)
+    before, asked, after = channel.asked[:3]
+    first = answer(world, asked, "job-2")
+    assert first == answer(world, asked, "job-3") == ("ok", first[1])
+    assert world.ledger().spent().releases == 1
+    assert answer(world, asked, "job-4", before.carried)[0] == "ok"
+    world.ledger().set_limit(2.1, 1e-3)
+    assert answer(world, asked, "job-5", after.carried)[0] == "budget"
+    assert answer(world, asked, "job-6", before.carried)[0] == "ok"  # not forgotten for it
+    assert world.ledger().spent().releases == 2
+    assert answer(world, asked, "job-7", round=settings["rounds"])[0] == "rounds"
+
+
+def test_teacher_is_bought_once_with_its_noise(world, monkeypatch):
+    train(world, channel := channel_of(world), st.END_TO_END | PRIVATE)
+    (path,), asked = (world.folder / "north").glob("*.bought"), channel.asked[1]
+    bought, first = path.read_bytes(), answer(world, asked, "job-2")
+    seed = slice(-16 - ROWS // 8, -ROWS // 8)  # the labels stand behind it
+    with monkeypatch.context() as patch:
+        patch.setattr(TwoPhase, "teach", lambda *_: pytest.fail("trained anew"))
+        assert answer(world, asked, "job-3") == first  # from the stored labels alone
+        path.write_bytes(bought[:-1] + bytes([bought[-1] ^ 1]))
+        assert answer(world, asked, "job-4")[1] != first[1]
+    assert world.ledger().spent().releases == 1
+    assert answer(world, asked, "job-5", channel.asked[0].carried)[0] == "ok"
+    (path,) = (world.folder / "north").glob("*.bought")
+    assert path.read_bytes()[seed] != bought[seed]  # another teacher
+    assert world.ledger().spent().releases == 2
+
+
+def test_round_asked_with_many_questions_counts_each(world):
+    world.limit("north", most_rounds=3)
+    channel = channel_of(world)
+    with pytest.raises(TooFewError, match="north: rounds"):
+        train(world, channel)
+    first = channel.asked[0]
+    states = [(np.frombuffer(first.carried) + shift).tobytes() for shift in range(4)]
+    codes = [answer(world, first, "job-1", state)[0] for state in states]
+    assert codes == ["ok", "rounds", "rounds", "rounds"]  # the first was asked before

@@ -18,8 +18,6 @@ def test_small_groups_are_named_with_their_sizes():
     paid = TABLE["paid"][TABLE["town"] == "c"].value_counts()
     few = sf.evaluate(some_model(3), {"all": TABLE}).small_groups
     assert few == {"town=c": (7, paid["yes"], paid["no"])}
-    config = sf.ServerConfig(min_group_rows=500)
-    assert len(sf.evaluate(some_model(3), {"all": TABLE}, config).small_groups) == 3
 
 
 def test_small_groups_are_left_out_by_evaluate_which_says_so(tmp_path, capsys):

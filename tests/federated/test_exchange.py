@@ -4,29 +4,24 @@ import numpy as np
 import pytest
 
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.federated import Cohorts, LogisticRegression, Refine, make_users
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING, Exchange, ExchangeSums, first_state
-from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.refine import Refine
 from synthfair.federated.single_rows import UserRows
-from synthfair.federated.users import Cohorts, make_users
 from synthfair.surrogate.fair import GlobalProblem, Price, ridge_of
 
 KINDS = CovariancePenalty, SelectionRatePenalty
 RHO, C = 10.0, 1.5
 
 
-def some_rows(n_groups, n=240, seed=0):
-    """Three clients, none of which is like another."""
-    rng = np.random.default_rng(seed)
-    s = rng.integers(n_groups, size=n)
-    x = rng.random((n, 3)) + 0.2 * s[:, None]
-    y = np.where(x[:, 0] + 0.3 * s + 0.4 * rng.normal(size=n) > 0.8, 1.0, -1.0)
-    a = np.column_stack([x, *(s == g for g in range(1, n_groups)), np.ones(n)])
-    return a, s, y, np.where(rng.random(n) < 0.6, s % 3, 2 * (y > 0))
+RNG = np.random.default_rng(0)
+S = RNG.integers(3, size=240)
+X = RNG.random((240, 3)) + 0.2 * S[:, None]
+Y = np.where(X[:, 0] + 0.3 * S + 0.4 * RNG.normal(size=240) > 0.8, 1.0, -1.0)
+A = np.column_stack([X, S == 1, S == 2, np.ones(240)])
+USER = np.where(RNG.random(240) < 0.6, S, 2 * (Y > 0))
+"""Three clients, none of which is like another."""
 
-
-A, S, Y, USER = some_rows(3)
 CENTRAL = GlobalProblem(
     A, S, Y, np.ones(240), SelectionRatePenalty(3, "equalized_odds"),
     ridge_of(C, 240, 6, intercept=True),
@@ -37,9 +32,10 @@ def rows_where(mask):
     return UserRows(A[mask], S[mask, None], Y[mask], np.ones(mask.sum()))
 
 
-def refined(start, gap, s=S, **settings):
+def refined(start, s=S, **settings):
     """The end of rounds of all three clients."""
-    method = Refine(start=tuple(start), model=LogisticRegression(6), gap=gap, C=C, rho=RHO)
+    model = LogisticRegression(6)
+    method = Refine(start=tuple(start), model=model, gap=CENTRAL.penalty, C=C, rho=RHO)
     return run(method, make_users(A, s, Y, USER), Cohorts(3, 3), seed=0, **settings)
 
 
@@ -56,9 +52,8 @@ def test_exchange_sums_give_the_pooled_objective_with_its_derivatives(kind, noti
     sums = ExchangeSums(*map(sum, zip(*reports, strict=True)))
     pooled = GlobalProblem(A, S, Y, np.ones(240), gap, ridge_of(C, 240, 6, intercept=True))
     for i, theta in enumerate(thetas):
-        found = exchange.derivatives(
-            theta, ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
-        )
+        at_theta = ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
+        found = exchange.derivatives(theta, at_theta)
         expected = pooled.value(theta, price), *pooled.hessian(theta, price)
         for own, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-10)
@@ -82,7 +77,7 @@ def test_exchanges_end_at_the_central_optimum(rho):
 
 def test_exchange_near_the_optimum_squares_the_error_and_converges():
     central = CENTRAL.solve(RHO).theta
-    history = refined(central + 1e-3, CENTRAL.penalty, rounds=3).history
+    history = refined(central + 1e-3, rounds=3).history
     first, second, third = history.gradient_norm
     assert second < 0.02 * first
     assert third < 0.02**2 * first
@@ -101,7 +96,7 @@ def test_exchange_in_which_no_candidate_is_better_is_tried_again_shorter():
 
 
 def test_exchange_without_a_row_of_a_group_that_is_compared_leaves_the_start():
-    end = refined(np.ones(6), CENTRAL.penalty, s=np.minimum(S, 1), rounds=2)
+    end = refined(np.ones(6), s=np.minimum(S, 1), rounds=2)
     np.testing.assert_array_equal(end.state.theta, np.ones(6))
     assert np.isinf(end.history.objective).all()
 

@@ -19,15 +19,9 @@ BY_PAIR = np.array([[1.0, 3.0], [2.0, 1.0]])  # weights of rows by group and lab
 W = BY_PAIR[S, (Y > 0).astype(int)]
 RHO, RIDGE = 20.0, 3.0
 
-METHOD = FedAvg(
-    model=LogisticRegression(3),
-    learning_rate=0.3,
-    local_steps=3,
-    penalty=CovariancePenalty(),
-    rho=RHO,
-    lambda_theta=RIDGE,
-    row_weights=jnp.asarray(BY_PAIR),
-)
+SETTINGS = {"penalty": CovariancePenalty(), "rho": RHO, "lambda_theta": RIDGE}
+SETTINGS |= {"model": LogisticRegression(3), "learning_rate": 0.3, "local_steps": 3}
+METHOD = FedAvg(**SETTINGS, row_weights=jnp.asarray(BY_PAIR))
 
 
 def user_terms(user, theta):

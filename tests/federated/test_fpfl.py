@@ -68,7 +68,6 @@ def test_fpfl_round_of_all_users_is_equation_10(parity, model):
     multipliers = jnp.array([[0.4, 0.7]])
     done = run_all(method, rounds=1, params=start, multipliers=multipliers)
 
-    @jax.jit
     def violation(params):
         return jnp.maximum(jnp.abs(rates(model, params, parity)) - 0.01, 0)
 
@@ -80,11 +79,11 @@ def test_fpfl_round_of_all_users_is_equation_10(parity, model):
     @jax.grad
     def slope(params):
         g = violation(params)
-        return loss(model, params) + expected @ g + 1.5 * jnp.sum(g**2)
+        return loss(model, params) + expected @ g + 1.5 * g @ g
 
     np.testing.assert_allclose(done.state.multipliers[0], expected, rtol=1e-10)
-    params = jax.tree.map(lambda w, change: w - 0.2 * change, start, slope(start))
-    np.testing.assert_allclose(flat(done.state.params), flat(params), rtol=1e-9)
+    params = flat(start) - 0.2 * flat(slope(start))
+    np.testing.assert_allclose(flat(done.state.params), params, rtol=1e-9)
 
 
 def test_fpfl_finds_the_constrained_optimum_that_scipy_finds():
@@ -144,11 +143,6 @@ def test_fpfl_takes_the_most_accurate_of_the_fair_and_else_the_fairest(sums, bes
         state, _ = update(method, state, statistics(right, 100.0, values, counts))
         taken.append(int(state.best[0]))
     assert taken == best
-
-
-def test_fpfl_cohort_of_nobody_meets_nothing():
-    method, nobody = Fpfl(model=MODEL, parity=MISSED), statistics(0.0, 0.0, [0.0] * 2, [0.0] * 2)
-    assert update(method, method.init(jax.random.key(0)), nobody)[1].quality < -1
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.9])

@@ -16,26 +16,25 @@ ROWS = sf.encode(make_table(120), SCHEMA)
 MANY, TWO = np.arange(120) // 3, np.arange(120) // 60
 """Users of three rows each, and two clients."""
 
-OWN = {  # settings without which a method does not train quickly on them
-    "fair_sgd": {"batch": 30, "local_epochs": 1},
-    "two_phase": {"local_epochs": 1, "teacher_epochs": 2},
-    "dp_sgd": {"local_epochs": 1},
-    "privfairfl_pre": {"local_epochs": 1},
-    "privfairfl_post": {"local_epochs": 1, "bins": 5},
-}
+QUICK = {"rounds": 3, "local_epochs": 1, "teacher_epochs": 2, "bins": 5}
 EPSILON = {"clip": 0.5, "epsilon": 4.0, "delta": 1e-3}
 
 
 def config_of(method, *, private=False, **settings):
-    kind = METHODS[method]
-    more = EPSILON if private and kind.reads("epsilon") else {}
-    more = more | ({"counts_epsilon": 2.0} if more and kind.reads("counts_epsilon") else {})
-    return TrainConfig(method=method, **{"rounds": 3} | OWN.get(method, {}) | more | settings)
+    """A method with those of the settings that it reads, or is given."""
+    known = QUICK | (EPSILON | {"counts_epsilon": 2.0} if private else {})
+    known = {key: value for key, value in known.items() if METHODS[method].reads(key)}
+    return TrainConfig(method=method, **known | settings)
 
 
 def data_for(config, rows=ROWS, user=None, **more):
     user = (TWO if config.local_passes else MANY) if user is None else user
     return make_user_data(rows, user, SCHEMA, config, **more)
+
+
+def plan_of(method, user=None, **settings):
+    config = config_of(method, **settings)
+    return config.plan(data_for(config, user=user))
 
 
 def take(rows, index):
@@ -97,74 +96,50 @@ def test_method_with_weights_trains_as_on_repeated_rows(method):
 # Guarantees
 
 
-@pytest.mark.parametrize(
-    ("method", "cohort", "more"),
-    [
-        ("fedavg", 20, {}),
-        ("fedsgd", 40, {"secure": True}),
-        ("fpfl", 40, {"sampling": "fixed"}),
-        ("fpfl", 40, {"secure": True}),
-    ],
-)
+@pytest.mark.parametrize(("method", "cohort", "more"), [
+    ("fedavg", 20, {}),
+    ("fedsgd", 40, {"secure": True}),
+    ("fpfl", 40, {"sampling": "fixed"}),
+    ("fpfl", 40, {"secure": True}),
+])  # fmt: skip
 def test_method_in_cohorts_has_the_noise_that_its_guarantee_needs(method, cohort, more):
-    config = config_of(method, private=True, cohort=cohort, **more)
-    plan = config.plan(data_for(config))
+    plan = plan_of(method, private=True, cohort=cohort, **more)
     (mechanism,), guarantee = plan.guarantee.mechanisms, plan.guarantee
     drawn = plan.cohorts.population, plan.cohorts.size, 3, plan.cohorts.sampling
     stated = mechanism.population, mechanism.sample, mechanism.times, mechanism.sampling
-    assert stated == drawn == (40, cohort, 3, config.sampling)
+    assert stated == drawn == (40, cohort, 3, plan.sampling)
     relation = "replace" if more == {"sampling": "fixed"} else "add_or_remove"
     assert (guarantee.unit, guarantee.relation, mechanism.clip) == ("user", relation, 0.5)
     assert 3.96 < guarantee.composition.epsilon(1e-3) <= 4.0
-    both = 2**0.5 if config.secure else 1  # two aggregators add as much each
+    both = 2**0.5 if plan.secure else 1  # two aggregators add as much each
     assert plan.protection[:2] == pytest.approx((0.5, both * mechanism.noise))
     if method == "fpfl":  # of noisy counts nearer to 0 no rate is made
         noise_in_memory = plan.protection.noise / (1 - plan.memory**2) ** 0.5
         assert plan.least_count == pytest.approx(3 * noise_in_memory)
 
 
-ON_ROWS = pytest.mark.parametrize(
-    "method", ["dp_sgd", "two_phase", "privfairfl_pre", "privfairfl_post"]
-)
+ON_ROWS = ["dp_sgd", "two_phase", "privfairfl_pre", "privfairfl_post"]
 
 
-@ON_ROWS
+@pytest.mark.parametrize("method", ON_ROWS)
 def test_method_on_rows_has_the_noise_that_its_guarantee_needs(method):
-    config = config_of(method, private=True, batch=30)
-    plan = config.plan(data_for(config, user=(np.arange(120) >= 50).astype(int)))
+    plan = plan_of(method, user=np.arange(120) >= 50, private=True, batch=30)
     (mechanism,), guarantee = plan.guarantee.mechanisms, plan.guarantee
     stated = mechanism.population, mechanism.sample, mechanism.times
     assert stated == (50, 30, 3 * 2)  # of the smallest client
     condition = "teacher" if method == "two_phase" else None
     found = guarantee.unit, guarantee.relation, guarantee.condition
     assert found == ("row", "add_or_remove", condition)
-    assert guarantee.epsilon == 4.0 + (config.get("counts_epsilon") or 0)
+    assert guarantee.epsilon == 4.0 + (plan.get("counts_epsilon") or 0)
     assert 0.99 < guarantee.composition.epsilon(1e-3) / guarantee.epsilon <= 1
     assert (mechanism.clip, mechanism.noise) == (0.5, pytest.approx(0.5 * plan.noise))
 
 
-@ON_ROWS
+@pytest.mark.parametrize("method", ON_ROWS)
 def test_method_takes_a_batch_no_larger_than_a_client_if_none_is_given(method):
     config, many = config_of(method), take(ROWS, np.arange(1800) % 120)
-    assert config.plan(data_for(config)).batch == 60
+    assert plan_of(method).batch == 60
     assert config.plan(data_for(config, many, np.arange(1800) % 2)).batch == 500
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "complaint"),
-    [
-        ("fpfl", {"cohort": 41}, "cohort = 41"),
-        ("two_phase", {"batch": 61}, "batch = 61"),
-        ("fedavg", EPSILON | {"delta": 1 / 40}, "delta = 0.025"),
-        ("dp_sgd", EPSILON | {"delta": 1 / 60}, "delta = 0.0166667"),
-        ("fpfl", EPSILON | {"epsilon": 1e-5, "delta": 1e-12, "rounds": 10_000}, "no noise"),
-        ("refine", {"start": (1.0, 2.0)}, "start: 2 numbers"),
-    ],
-)
-def test_method_that_does_not_fit_its_users_is_refused(method, settings, complaint):
-    config = config_of(method, **settings)
-    with pytest.raises(InputError, match=complaint):
-        config.plan(data_for(config))
 
 
 # Settings
@@ -180,26 +155,25 @@ def test_method_refuses_settings_out_of_range(method):
                 load_settings(TrainConfig, None, {"method": method, name: wrong})
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "complaint"),
-    [
-        ("fpfl", {"hidden": [0]}, "hidden.0"),
-        ("fpfl", {"epsilon": 1.0, "delta": 1e-5}, "epsilon needs clip"),
-        ("fpfl", {"epsilon": 1.0, "clip": 1.0}, "epsilon and delta"),
-        ("fpfl", {"secure": True}, "secure needs clip"),
-        ("fedavg", {"rho": 1.0}, "rho"),
-        ("mmdm", {"clip": 1.0}, "clip: not read"),
-        ("two_phase", {"notion": "accuracy_parity"}, "notion"),
-        ("two_phase", {"end_to_end": True}, "end_to_end needs clip"),
-        ("privfairfl_pre", EPSILON, "epsilon needs counts_epsilon"),
-        ("privfairfl_post", EPSILON | {"epsilon": 99.5, "counts_epsilon": 1.0}, "counts_epsilon"),
-    ],
-)
-def test_method_refuses_settings_that_contradict_each_other(method, settings, complaint):
+@pytest.mark.parametrize(("method", "settings", "complaint"), [
+    ("fpfl", {"hidden": [0]}, "hidden.0"),
+    ("fpfl", {"epsilon": 1.0, "delta": 1e-5}, "epsilon needs clip"),
+    ("fpfl", {"epsilon": 1.0, "clip": 1.0}, "epsilon and delta"),
+    ("fpfl", {"secure": True}, "secure needs clip"),
+    ("mmdm", {"clip": 1.0}, "clip: not read"),
+    ("dp_sgd", {"noise": 1.3}, "noise needs clip"),
+    ("two_phase", {"notion": "accuracy_parity"}, "notion"),
+    ("two_phase", {"end_to_end": True}, "end_to_end needs clip"),
+    ("privfairfl_pre", EPSILON, "epsilon needs counts_epsilon"),
+    ("privfairfl_post", EPSILON | {"epsilon": 99.5, "counts_epsilon": 1.0}, "counts_epsilon"),
+    ("fpfl", {"cohort": 41}, "cohort = 41"),
+    ("two_phase", {"batch": 61}, "batch = 61"),
+    ("fedavg", EPSILON | {"delta": 1 / 40}, "delta = 0.025"),
+    ("dp_sgd", EPSILON | {"delta": 1 / 60}, "delta = 0.0166667"),
+    ("fpfl", EPSILON | {"epsilon": 1e-5, "delta": 1e-12, "rounds": 10_000}, "no noise"),
+    ("refine", {"start": (1.0, 2.0)}, "start: 2 numbers"),
+])  # fmt: skip
+def test_method_refuses_settings_that_do_not_fit(method, settings, complaint):
+    """Each other, or the users."""
     with pytest.raises(InputError, match=complaint):
-        load_settings(TrainConfig, None, {"method": method} | settings)
-
-
-def test_method_given_noise_that_nothing_bounds_is_refused():
-    with pytest.raises(InputError, match="noise needs clip"):
-        METHODS["dp_sgd"](noise=1.3)
+        plan_of(method, **settings)

@@ -37,16 +37,13 @@ def test_parity_counts_what_the_notion_says_for_each_group_of_each_attribute(not
             assert sums.values[q, g] == pytest.approx((there & counted(score > 0, y)).sum())
 
 
-@pytest.mark.parametrize(
-    ("groups", "values", "counts", "expected"),
-    [
-        # Of two attributes, each group is compared with all rows: 8 of 30.
-        ((2, 3), [2, 6, 3, 5, 0], [10, 20, 15, 5, 10], [2 / 30, -1 / 30, 2 / 30, -22 / 30, 8 / 30]),
-        # Groups with fewer rows than 1.5 are left out, one of them by noise.
-        ((4,), [2, 8, 0.5, 9], [10, 20, 1.4, -3], [4 / 30, -2 / 30, 0, 0]),
-        ((2,), [-3, 4], [-2, 0], [0, 0]),
-    ],
-)
+@pytest.mark.parametrize(("groups", "values", "counts", "expected"), [
+    # Of two attributes, each group is compared with all rows: 8 of 30.
+    ((2, 3), [2, 6, 3, 5, 0], [10, 20, 15, 5, 10], [2 / 30, -1 / 30, 2 / 30, -22 / 30, 8 / 30]),
+    # Groups with fewer rows than 1.5 are left out, one of them by noise.
+    ((4,), [2, 8, 0.5, 9], [10, 20, 1.4, -3], [4 / 30, -2 / 30, 0, 0]),
+    ((2,), [-3, 4], [-2, 0], [0, 0]),
+])  # fmt: skip
 def test_parity_differences_are_from_the_rate_of_all_rows(groups, values, counts, expected):
     sums = RateSums(jnp.array([values], float), jnp.array([counts], float))
     found = Parity("statistical_parity", groups).differences(sums, 1.5)
@@ -74,9 +71,5 @@ def test_parity_of_accuracy_takes_several_classes_and_the_others_do_not():
     np.testing.assert_allclose(right, [[1, 0]], atol=1e-9)
     with pytest.raises(InputError, match="equal_opportunity"):
         Parity("equal_opportunity").sums(score, rows)
-
-
-@pytest.mark.parametrize("groups", [(), (1,), (2, 1)])
-def test_parity_of_an_attribute_without_two_groups_is_refused(groups):
     with pytest.raises(InputError, match="groups"):
-        Parity("equal_opportunity", groups)
+        Parity("equal_opportunity", (2, 1))

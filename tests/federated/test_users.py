@@ -27,20 +27,9 @@ def test_cohorts_hold_each_user_with_the_same_chance(sampling, variance):
     assert all(len(set(cohort)) == len(cohort) for cohort in drawn)
 
 
-@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
-@pytest.mark.parametrize("at_once", [3, 8, 60])
-def test_cohorts_in_blocks_of_one_length_hold_the_users_drawn(sampling, at_once):
-    cohorts = Cohorts(50, 8, sampling)
-    blocks = cohorts.blocks(3, 4, at_once)
-    assert all(len(users) == at_once for users, _ in blocks)
-    users = np.concatenate([users[present] for users, present in blocks])
-    assert list(users) == list(cohorts.draw(3, 4))
-
-
 def test_cohorts_depend_on_all_bits_of_the_seed():
     cohorts = Cohorts(1000, 20)
     assert not np.array_equal(*(cohorts.draw(seed, 0) for seed in (5, 5 + 2**100)))
-    assert list(Cohorts(5, 5).draw(0, 0)) == [0, 1, 2, 3, 4]
 
 
 # Users and their rows
@@ -89,9 +78,8 @@ def test_users_of_poisson_sizes_have_the_zero_truncated_distribution():
 
 def test_users_that_are_clients_test_on_rows_of_their_own():
     _, user, tests = assign_users(make_table(300), clients=3, seed=0)
-    assert {name: len(test) for name, test in tests.items()} == {
-        f"client_{i}": 20 for i in range(3)
-    }
+    assert sorted(tests) == ["client_0", "client_1", "client_2"]
+    assert [len(test) for test in tests.values()] == [20, 20, 20]
     assert np.unique(user, return_counts=True)[1].tolist() == [80, 80, 80]
 
 
@@ -107,17 +95,14 @@ def test_users_that_are_many_hold_out_a_fifth_of_the_rows_or_of_those_named():
     assert "who" not in train
 
 
-@pytest.mark.parametrize(
-    ("how", "complaint"),
-    [
-        ({}, "give one of"),
-        ({"clients": 2, "user_column": "age"}, "give one of"),
-        ({"clients": 0}, "clients = 0"),
-        ({"rows_per_user": 0.0}, "rows_per_user = 0"),
-        ({"user_column": "nobody"}, "nobody"),
-        ({"user_column": "who"}, "row 2: missing"),
-    ],
-)
+@pytest.mark.parametrize(("how", "complaint"), [
+    ({}, "give one of"),
+    ({"clients": 2, "user_column": "age"}, "give one of"),
+    ({"clients": 0}, "clients = 0"),
+    ({"rows_per_user": 0.0}, "rows_per_user = 0"),
+    ({"user_column": "nobody"}, "nobody"),
+    ({"user_column": "who"}, "row 2: missing"),
+])  # fmt: skip
 def test_users_that_cannot_be_assigned_are_refused(how, complaint):
     table = make_table(10).assign(who=["a", None, *"bcdefghi"])
     with pytest.raises(InputError, match=complaint):
@@ -140,15 +125,12 @@ def test_user_data_needs_a_row_of_each_group_that_is_compared():
         make_user_data(rows, user, schema, TrainConfig(notion=notion), all_groups=False)
 
 
-@pytest.mark.parametrize(
-    ("settings", "more", "complaint"),
-    [
-        ({"also": ("town",)}, {"also": 1}, "also"),  # the sensitive attribute
-        ({"also": ("home",)}, {}, "also"),  # its groups are not given
-        ({"method": "fpfl"}, {"weights": weights_for(SCHEMA)}, "weights: not read by fpfl"),
-        ({"method": "fedavg"}, {"weights": weights_for(make_schema(3))}, "weights: schema_hash"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "more", "complaint"), [
+    ({"also": ("town",)}, {"also": 1}, "also"),  # the sensitive attribute
+    ({"also": ("home",)}, {}, "also"),  # its groups are not given
+    ({"method": "fpfl"}, {"weights": weights_for(SCHEMA)}, "weights: not read by fpfl"),
+    ({"method": "fedavg"}, {"weights": weights_for(make_schema(3))}, "weights: schema_hash"),
+])  # fmt: skip
 def test_user_data_that_does_not_fit_is_refused(settings, more, complaint):
     rows = sf.encode(TABLE, SCHEMA)
     more = more | {"also": [rows.s] * more.get("also", 0)}

@@ -51,24 +51,21 @@ def run(*argv):
 run("schema", there("c0.csv"), "--label", "paid", "--positive", "yes", "--sensitive", "town",
     "--output", there("draft.json"))
 run("split", there("c0.csv"), "--schema", schema, "--clients", 2, "--output", there("split"))
+run("keygen", "--output", there("c0.key"))
 for name in "c0", "c1":
-    run("keygen", "--output", there(f"{name}.key"))
     run("client", "--data", there(f"{name}.csv"), "--schema", schema, "--release", "surrogate",
         "--without-epsilon", "--k-min", 5, "--output", there(f"{name}.parquet"),
-        "--sign", there(f"{name}.key"))
+        "--sign", there("c0.key"))
 run("inspect", there("c0.parquet"), "--schema", schema, "--keys", there("c0.pub"))
 server = ("server", there("c0.parquet"), there("c1.parquet"), "--schema", schema, "--force",
           "--test", there("test.csv"))
 run(*server, "--trusted", there("trusted.csv"), "--output", there("trust"))
-run(*server, "--refine", there("refine"), "--output", there("server"))
-for name in "c0", "c1":
-    run("answer", there("refine/1/question.json"), "--data", there(f"{name}.csv"),
-        "--schema", schema, "--k-min", 5, "--output", there(f"refine/1/{name}.json"))
 run(*server, "--refine", there("refine"), "--output", there("server"), "--frontier", "--report")
+run("answer", there("refine/1/question.json"), "--data", there("c0.csv"), "--schema", schema,
+    "--k-min", 5, "--output", there("refine/1/c0.json"))
 model = there("server/model.json")
 run("evaluate", "--model", model, "--data", there("test.csv"))
 run("predict", "--model", model, "--data", there("test.csv"), "--output", there("scored.csv"))
-run("report", there("server"), "--output", there("page.html"))
 
 from synthfair.sklearn import FairLogisticRegression
 

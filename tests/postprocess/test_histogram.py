@@ -35,8 +35,6 @@ def test_count_scores_counts_each_row_once_by_group_label_and_bin():
     expected = np.zeros((2, 2, 3))
     expected[[0, 1, 1], [0, 1, 0], [0, 1, 2]] = 1, 2, 1
     np.testing.assert_array_equal(count_scores(bins, s, y, 2, 3), expected)
-    found = count_scores(bins, s, y, 2, 3, weight=np.array([0.5, 0.25, 0.25, 2.0]))
-    np.testing.assert_array_equal(found, expected * np.array([[[0.5], [1]], [[2], [0.25]]]))
 
 
 def test_probabilities_are_those_of_the_last_step_at_or_below_the_bin():
@@ -82,18 +80,17 @@ def test_coins_are_uniform_and_decide_with_their_probability():
     assert (high >= low).all()  # a higher score never turns a yes into a no
 
 
-@given(st.lists(st.integers(1, 99), min_size=6, max_size=6), st.integers(2, 3))
-def test_weights_are_those_of_the_papers_and_sum_to_the_rows(numbers, n_groups):
-    counts = np.array(numbers[: 2 * n_groups]).reshape(n_groups, 2)
-    total, groups, labels = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
-    for method, expected in (
-        ("published", total / (2 * n_groups * counts)),
-        ("kamiran_calders", np.outer(groups, labels) / (total * counts)),
-    ):
-        own = {"groups": list("abc"[:n_groups]), "counts": counts[..., None].tolist()}
-        found = make_weights(ScoreHistogram(**FIELDS | own | {"model": None}), method)
-        np.testing.assert_allclose(found.array(), expected)
-        assert (found.array() * counts).sum() == pytest.approx(total)
+@given(st.lists(st.integers(1, 99), min_size=12, max_size=12), st.integers(2, 3))
+def test_weights_are_those_of_the_papers_from_the_sums_of_all_bins(numbers, n_groups):
+    bins = np.array(numbers[: 4 * n_groups]).reshape(n_groups, 2, 2)
+    own = {"groups": list("abc"[:n_groups]), "counts": bins.tolist()}
+    histogram = ScoreHistogram(**FIELDS | own)
+    counts, total = bins.sum(axis=2), bins.sum()
+    found = make_weights(histogram, "published").array()
+    np.testing.assert_allclose(found, total / (2 * n_groups * counts))
+    found = make_weights(histogram, "kamiran_calders").array()
+    independent = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
+    np.testing.assert_allclose(found * counts, independent)
 
 
 @pytest.mark.parametrize(("few", "refused"), [(12, True), (13, False)])
@@ -103,7 +100,7 @@ def test_histogram_counts_must_exceed_three_deviations_of_their_noise(few, refus
     histogram = ScoreHistogram(**FIELDS, counts=counts, variance=8.0)
     require_rows(histogram, [(0,), (0, 1)])
     with pytest.raises(InputError, match="'b' and label .1") if refused else nullcontext():
-        require_rows(histogram, [(0,), (1,)])
+        make_weights(histogram, "published")
 
 
 def protected(claim, variance=0.0):
@@ -142,6 +139,17 @@ def test_histogram_file_that_is_hostile_is_refused(tmp_path, changes, key):
         ScoreHistogram.read(tmp_path / "h.json")
 
 
-def test_weights_of_other_groups_are_refused():
-    with pytest.raises(InputError, match="weights"):
-        RowWeights(schema_hash="0" * 64, groups=("a", "b"), method="published", weights=[(1, 2)])
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"weights": [[1.0, 2.0]]}, "weights"), ({"weights": [[1, 2], [0.0, 1]]}, "weights.1.0"),
+        ({"weights": [[1, "2"], [1, 1]]}, "weights.0.1"), ({"format": "x"}, "format"),
+    ],
+)  # fmt: skip
+def test_weights_file_that_is_hostile_is_refused(tmp_path, changes, key):
+    weights = make_weights(ScoreHistogram(**FIELDS | bins(1, 2)), "published")
+    weights.write(tmp_path / "w.json")
+    assert RowWeights.read(tmp_path / "w.json") == weights
+    write_json(tmp_path / "w.json", weights.model_dump(mode="json") | changes)
+    with pytest.raises(InputError, match=key):
+        RowWeights.read(tmp_path / "w.json")

@@ -75,8 +75,7 @@ def test_thresholds_are_the_best_of_all_combinations(notion, n_groups, alpha):
         assert found.decision.key is None
         assert found.gap == pytest.approx((gap, 0))
         assert found.accuracy == pytest.approx((max(possible) / counts.sum(), 0))
-        most = counts.sum(axis=(0, 2)).max()
-        assert found.constant_accuracy == pytest.approx((most / counts.sum(), 0))
+        assert found.constant_accuracy.value == counts.sum(axis=(0, 2)).max() / counts.sum()
 
 
 @each_notion
@@ -98,12 +97,6 @@ def test_mixture_is_as_good_as_any_and_within_the_tolerance(notion, n_groups):
         assert right_of(counts, chance).sum() == pytest.approx(-best.fun, abs=1e-5)
 
 
-CONSTRAINTS = {
-    "statistical_parity": "demographic_parity", "equalized_odds": "equalized_odds",
-    "equal_opportunity": "true_positive_rate_parity",
-}  # fmt: skip
-
-
 class Given(DummyClassifier):
     """Its probabilities are the table."""
 
@@ -111,13 +104,15 @@ class Given(DummyClassifier):
         return np.column_stack([1 - x[:, 0], x[:, 0]])
 
 
-@pytest.mark.parametrize("notion", CONSTRAINTS)
+@each_notion
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_mixture_is_fairlearns(notion, n_groups):
     """On the same bins without noise; fairlearn looks at 1,000 rates."""
     z, s, y = scored_rows(n_groups=n_groups)
     table = score_bins(z, 101)[:, None] / 101
-    rule = ThresholdOptimizer(estimator=Given().fit(table, y > 0), constraints=CONSTRAINTS[notion],
+    constraint = {"statistical_parity": "demographic_parity",
+                  "equal_opportunity": "true_positive_rate_parity"}.get(notion, notion)  # fmt: skip
+    rule = ThresholdOptimizer(estimator=Given().fit(table, y > 0), constraints=constraint,
                               prefit=True, predict_method="predict_proba")  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -137,7 +132,6 @@ def test_mixture_is_fairlearns(notion, n_groups):
     [
         ((1, 1), 0, "equal_opportunity", r"group 'b' and label \+1: counted 0"),
         ((1, 1), -9, "equalized_odds", r"group 'b' and label \+1: counted -45"),
-        ((0, 0), 0, "equalized_odds", "group 'a' and label -1: counted 0"),
         ((1,), 0, "statistical_parity", "group 'b': counted 0"),
     ],
 )

@@ -10,9 +10,7 @@ from builders import SCHEMA, make_table
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import distill_file
-from synthfair.data.encode import Clipping, encode
 from synthfair.release.format import read_release
-from synthfair.report.release_tables import real_rows_warnings
 from synthfair.sklearn import FairLogisticRegression
 from synthfair.task.protocol import Run
 
@@ -20,33 +18,6 @@ TABLE = make_table(200)
 BEYOND = TABLE.assign(income=TABLE["income"] + 1000)
 FAIR, SURROGATE = sf.DistillConfig(n_synthetic=24, steps=2), sf.SurrogateConfig(k_min=5)
 BUDGET = {"epsilon": 8.0, "delta": 1e-3}
-
-
-def counted(table, parts=1, schema=SCHEMA):
-    seen = Clipping()
-    for rows in np.array_split(np.arange(len(table)), parts):
-        encode(table.iloc[rows], schema, clipping=seen)
-    return seen
-
-
-@pytest.mark.parametrize("parts", [1, 3])
-def test_clipped_values_are_counted_over_all_parts(parts):
-    """Not those on the bounds, nor missing ones."""
-    income = [-1.0] * 30 + [0.0] * 50 + [100.0] * 50 + [101.0] * 70
-    seen = counted(TABLE.assign(income=income), parts)
-    assert (seen.rows, seen.clipped()) == (200, {"income": (0.0, 100.0, 0.15, 0.35)})
-    column = SCHEMA.columns["income"].model_copy(update={"missing": "category"})
-    schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"income": column}})
-    table = TABLE.assign(income=[0.0, 100.0, np.nan, 100.5] * 50)
-    assert counted(table, parts, schema).clipped()["income"].share == 0.25
-
-
-@pytest.mark.parametrize(("beyond", "warns"), [(0, False), (10, False), (12, True)])
-def test_clipping_of_more_than_a_twentieth_is_warned_of(beyond, warns):
-    seen = counted(TABLE.assign(income=[200.0] * beyond + [50.0] * (200 - beyond)))
-    warnings = real_rows_warnings(seen, SURROGATE)
-    assert len(warnings) == warns
-    assert all("'income'" in said and "6.0%" in said for said in warnings)
 
 
 @pytest.fixture
@@ -85,25 +56,24 @@ def test_clipping_is_known_before_anything_is_booked_and_is_not_sent(config, fol
 def test_person_is_asked_before_epsilon_is_spent(folder, monkeypatch, reply, code):
     """On a terminal; Enter stops. The ledger says whether anything was booked."""
 
-    class Terminal(io.StringIO):
-        isatty = lambda self: True  # noqa: E731
-
-        def readline(self, *_):
-            assert "epsilon = 8" in said.getvalue()
-            assert not booked()
-            return reply
-
     def booked():
         return list(folder.glob("*.ledger.jsonl"))
 
-    said = Terminal()
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys, "stderr", said)
+    def readline(*_):
+        asked.append((said.getvalue().count("epsilon = 8") > 0, booked()))
+        return reply
+
+    said, person, asked = io.StringIO(), io.StringIO(), []
+    for name, stream in (("stderr", said), ("stdin", person)):
+        stream.isatty = lambda: True
+        monkeypatch.setattr(sys, name, stream)
+    person.readline = readline
     monkeypatch.setenv("TERM", "xterm")
     argv = ["client", "--data", f"{folder}/rows", "--schema", f"{folder}/schema.json",
             "--output", f"{folder}/out.parquet", "--release", "surrogate", "--k-min", "5",
             "--epsilon", "8", "--delta", "1e-3"]  # fmt: skip
     assert main(argv) == code
+    assert asked == [(True, [])]
     assert (folder / "out.parquet").exists() == bool(booked()) == (code == 0)
 
 

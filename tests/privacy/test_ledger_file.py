@@ -65,23 +65,17 @@ def test_ledger_is_on_disk_before_its_lines_count(ledger, monkeypatch):
     assert synced == [ledger.path.read_bytes()] * 2  # the file, and the folder that names it
 
 
-def test_line_that_a_crash_cut_off_was_not_booked(ledger):
-    ledger.book(NOISY)
-    whole = ledger.path.read_bytes()
-    ledger.path.write_bytes(whole + whole[:50])
-    assert ledger.spent().releases == 1
-    ledger.book(NOISY)
-    assert len(Ledger(ledger.path).records()) == 2
-
-
-def test_last_line_without_its_end_counts_where_it_is_whole(ledger):
+@pytest.mark.parametrize(("end", "lines"), [(50, 1), (-1, 2)])
+def test_last_line_counts_where_it_is_whole_also_without_its_end(ledger, end, lines):
+    """What a crash cut off was not booked."""
     for _ in range(2):
         ledger.book(NOISY)
-    ledger.path.write_bytes(ledger.path.read_bytes().removesuffix(b"\n"))
+    first, second = ledger.path.read_bytes().splitlines(keepends=True)
+    ledger.path.write_bytes(first + second[:end])
     cut = Ledger(ledger.path)
-    assert cut.spent().releases == 2
+    assert len(cut.records()) == lines
     cut.book(NOISY)
-    assert Ledger(ledger.path).spent().releases == 3
+    assert len(Ledger(ledger.path).records()) == lines + 1
 
 
 def change(old, new):
@@ -95,7 +89,6 @@ HOSTILE = {
     "altered": (change(b"r.parquet", b"q.parquet"), 2),
     "louder": (change(b'"noise":10.0', b'"noise":0.01'), 1),
     "empty": (lambda lines: [b"{}", *lines[1:]], 1),
-    "binary": (lambda lines: [b"\xff", *lines[1:]], 1),
     "cut": (lambda lines: [lines[0][:50], *lines[1:]], 1),
     "twice the key": (change(b"{", b'{"time":"0",'), 1),
     "not a number": (change(b'"epsilon":1.0', b'"epsilon":NaN'), 1),

@@ -19,10 +19,6 @@ from synthfair.surrogate.records import read_sums
 
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
 SURROGATE = sf.SurrogateConfig(k_min=5, **BUDGET)
-CONFIGS = {
-    "fair": sf.DistillConfig(n_synthetic=24, steps=20, k_min=5, **BUDGET),
-    "surrogate": SURROGATE,
-}
 TASK = "synthfair.client.surrogate_task"
 
 
@@ -41,21 +37,6 @@ def fill_disk_once_booked(patch, ledger):
     """From the first line of the ledger on, no file can be made; those there can be written to."""
     make = tempfile.mkstemp
     patch.setattr(tempfile, "mkstemp", lambda **at: full() if ledger.exists() else make(**at))
-
-
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_release_that_finds_no_room_is_booked_once(paths, monkeypatch, kind):
-    ledger = Ledger.for_table(paths[0])
-    with monkeypatch.context() as patch:
-        fill_disk_once_booked(patch, ledger.path)
-        for _ in range(2):
-            with pytest.raises(OSError, match="No space"):
-                distill_file(*paths, CONFIGS[kind])
-            assert ledger.spent().releases == 1
-    assert not paths[2].exists()
-    made, _ = distill_file(*paths, CONFIGS[kind])
-    assert made.release.header.guarantee.epsilon == 20.0
-    assert ledger.spent().releases == 1
 
 
 def test_release_of_other_settings_or_schema_is_another_purchase(paths, monkeypatch):

@@ -50,7 +50,6 @@ def fair(plain, tmp_path):
 @pytest.mark.parametrize(
     ("gap", "verdict", "said"),
     [
-        ((-0.03, -0.08, 0.02), "yes", "asked: met."),
         ((0.03, -0.03, 0.1), "yes", "asked: met."),
         ((0.03, -0.03, 0.101), "probably", "asked: probably met."),
         ((0.12, 0.1, 0.2), "probably not", "asked: probably missed."),
@@ -69,9 +68,6 @@ def test_sentence_holds_gap_limit_and_accuracies(plain, fair):
     found = asked([plain, fair], 0.1)
     told = found.sentence.partition("town=a and town=b differ by")[2]
     assert numbers(told) == [0.03, 0.0, 0.08, 0.1, 0.2, 0.85, 0.9, 0.7]
-    # A gap next to its limit has as many digits as tell them apart.
-    close = asked([edited(fair, fair, spd=metric(0.052, 0.0, 0.1))], 0.05)
-    assert "0.052" in close.sentence
 
 
 def test_cost_is_the_accuracy_lost_with_its_interval(plain, fair):

@@ -122,11 +122,10 @@ def test_page_has_what_releases_disclose(page, runs):
 
 
 @pytest.mark.usefixtures("text_only")
-def test_page_without_matplotlib_has_no_figures_and_says_so(runs, tmp_path):
+def test_page_without_matplotlib_has_no_figures(runs, tmp_path):
     path = tmp_path / "r.html"
     assert write_report(runs, path) == [path]
     assert "<figure>" not in path.read_text()
-    assert "synthfair[report]" in path.read_text()
 
 
 WIDE = """return [...document.querySelectorAll('.scroll')].filter(
@@ -186,7 +185,6 @@ def test_plots_are_the_figures_of_the_page_and_the_same_each_time(page, runs, tm
     plots = {path.name: path.read_text() for path in (page.parent / "report_plots").iterdir()}
     embedded = re.findall(r'src="data:image/svg\+xml,(.*?)"', page.read_text())
     assert sorted(map(unquote, embedded)) == sorted(plots.values())
-    assert len(plots) == 1 + len(runs)
     write_report(runs[:1], tmp_path / "report.html")
     name = "single_shot-seed_0-groups.svg"
     assert (tmp_path / "report_plots" / name).read_text() == plots[name]

@@ -26,7 +26,10 @@ def test_runs_that_differ_in_the_seed_alone_are_averaged(runs, tmp_path):
     edited(fewer, fewer, **less)
     (overview,) = overviews(read_results([runs[0], twin, other, search, fewer]))
     assert [len(summary.runs) for summary in overview.summaries] == [2, 1, 1, 1]
-    assert len({s.method for s in overview.summaries}) == 3  # whose names say in what they differ
+    table = {"name": "small", "sensitive": "town", "clients": 5, "skew": 0.3}  # so clients differ
+    unlike = [edited(run, tmp_path / f"{i}", table=table) for i, run in enumerate((twin, fewer))]
+    unlike[1] = copied(unlike[1], tmp_path / "unlike", seed=8)
+    assert len(overviews(read_results(unlike))[0].summaries) == 1
 
 
 def test_run_given_twice_or_that_differs_in_nothing_is_refused(runs, tmp_path):
@@ -69,7 +72,6 @@ def test_target_of_clients_is_the_gaps_of_those_that_search():
     settings = [{"rho_o": 3.0}, {"max_gap": 0.1}, {"max_gap": 0.05}, {"max_gap": 0.1}]
     found = Target.of(sf.DistillConfig(**one).asked for one in settings)
     assert found == Target(by="gap", amounts=(0.1, 0.05))
-    assert Target.of([]) == Target(by="nothing")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,6 @@ def test_target_of_clients_is_the_gaps_of_those_that_search():
     [
         ({"surprise": 1}, "surprise"),
         ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),
-        ({"asked": {"by": "gap"}}, "asked: amounts"),
         ({"method": "a\x1b[2Jb"}, "method"),
         ({"influence": {"outliers_above": None, "releases": {"a\u202e": {}}}}, "influence"),
         ({"client_gaps": {"spd": {"nobody": {}}}}, "client_gaps"),
@@ -93,7 +94,6 @@ def test_metrics_file_damaged_is_refused_by_key(runs, tmp_path, changes, key):
     ("line", "key"),
     [
         ("1,1.9,0.1,0.9,0.1,1", "0.accuracy"),
-        ("1,0.9", "0.converged"),
     ],
 )
 def test_frontier_damaged_is_refused_by_line_and_column(line, key, tmp_path):

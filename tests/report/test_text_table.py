@@ -1,7 +1,7 @@
 """Tables of real records hold their numbers, whole at any width; nothing in them is markup."""
 
 import pytest
-from builders import SCHEMA, TABLE, some_release
+from builders import SCHEMA, TABLE, some_model, some_release
 from federation_runs import COURSE
 from printed import plain_text
 from report_runs import write_runs
@@ -17,6 +17,7 @@ from synthfair.postprocess import choose_decision
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.release.format import inspect_release
+from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.report import release_tables, result_tables
 from synthfair.report.results import overviews, read_results
 from synthfair.report.text_table import MAX_WHOLE_LETTERS, Table, as_text
@@ -45,8 +46,12 @@ def shown(tmp_path_factory):
     (overview,) = overviews(read_results(runs))
     metrics = read_metrics(runs[0] / "metrics.json")
     accuracy, spd = (as_text(metrics.accuracy), as_text(metrics.spd, "z.2f"))
-    sf.write_release(some_release(), folder / "r.parquet")
+    _, public = make_keys(folder / "north.key")
+    key = read_signing_key(folder / "north.key")
+    sf.write_release(some_release(), folder / "r.parquet", key=key)
     encode(TABLE.assign(income=TABLE["income"] * 2), SCHEMA, clipping=clipping)
+    bare = sf.evaluate(some_model(), TABLE.drop(columns="paid"))
+    rate = bare.by_group["town=a"].selection_rate
     above = (TABLE["income"] > 50).mean()
     histogram = histogram_of(*scored_rows())
     choice = choose_decision(histogram, "statistical_parity", 0.0125)
@@ -57,6 +62,7 @@ def shown(tmp_path_factory):
     estimates = [f"{share.value:.4f}" for share in (choice.accuracy, choice.gap)]
     return [
         (result_tables.evaluation_tables(metrics), [accuracy, f"{metrics.n_test}"]),
+        (result_tables.evaluation_tables(bare), [as_text(rate)]),
         (result_tables.outcomes_table([Outcome(LONG, 12.5, metrics, False)]), [spd]),
         (result_tables.overview_tables(overview), ["5,000", "penalty weight 10"]),
         (result_tables.influence_table(influences), ["1.234", "0.250", "0.046", "OUTLIER"]),
@@ -66,7 +72,7 @@ def shown(tmp_path_factory):
         (result_tables.decision_tables(choice, histogram), estimates),
         (release_tables.clipping_table(clipping), [f"{above:.1%}", "0 to 100"]),
         (release_tables.ledger_table(booked(folder)), ["1.25", "epsilon = 2.5 at"]),
-        (release_tables.inspection_table(inspection), [f"{size:,}", "2 x 7", "0.25 to 0.25"]),
+        (release_tables.inspection_table(inspection), [f"{size:,}", "2 x 7", "0.25 to 0.25", public[:16]]),
     ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from secure_task import COUNTS, parties
 
 from synthfair import secure
 from synthfair.errors import InputError
+from synthfair.files import parse_as
 from synthfair.privacy.noise import seeded
 from synthfair.release.keys import sign_bytes
 from synthfair.secure.aggregator import PARTIAL_SUM_DOMAIN, noisy_total, record_of
@@ -29,18 +30,12 @@ def sums(group, tmp_path_factory):
     return group.answers(tmp_path_factory.mktemp("sums"), [ONE] * 2)
 
 
-@pytest.fixture
-def no_noise(monkeypatch):
-    monkeypatch.setattr(
-        secure.GroupCounts, "noise", lambda what, *_: np.zeros(what.length, np.int64)
-    )
-
-
 # What the answers open to
 
 
 @pytest.mark.parametrize("aggregators", [2, 3])
-def test_opened_sum_is_exact_but_for_the_noise(tmp_path, no_noise, aggregators):
+def test_opened_sum_is_exact_but_for_the_noise(tmp_path, monkeypatch, aggregators):
+    monkeypatch.setattr(secure.GroupCounts, "noise", lambda *_: np.zeros(4, np.int64))
     some = parties(aggregators=aggregators)
     opened = secure.open_sums(some.task, some.answers(tmp_path, [ONE, 2 * ONE, 7 * ONE])[::-1])
     assert opened.total.tolist() == [10, 20, 30, 40]
@@ -48,18 +43,17 @@ def test_opened_sum_is_exact_but_for_the_noise(tmp_path, no_noise, aggregators):
 
 
 def test_opened_sum_is_a_histogram_with_its_guarantee(group, sums):
-    found = secure.score_histogram(COUNTS, secure.open_sums(group.task, sums))
-    (guarantee,) = found.origin.guarantees
-    assert (guarantee.epsilon, guarantee.unit, guarantee.relation) == (1.0, "row", "add_or_remove")
-    assert (guarantee.adversary, guarantee.simulated) == ("all_but_one", False)
-    assert (guarantee.aggregators, found.origin.clients) == (2, 2)
+    opened, zero = secure.open_sums(group.task, sums), [np.zeros(4, np.int64)]
+    found, simulated = (
+        secure.score_histogram(COUNTS, total) for total in (opened, secure.noisy_sum(zero, COUNTS))
+    )
+    holds = COUNTS.guarantee(2)
+    assert (holds.epsilon, holds.unit, holds.relation) == (1.0, "row", "add_or_remove")
+    assert (holds.adversary, holds.aggregators, holds.delta) == ("all_but_one", 2, 0.0)
+    assert found.origin.guarantees == (holds,)
+    assert simulated.origin.guarantees == (holds.model_copy(update={"simulated": True}),)
+    assert (found.origin.clients, simulated.origin.clients) == (2, 1)
     assert found.variance == pytest.approx(2 * 1.84135, rel=1e-4)
-
-
-def test_simulated_sum_says_so_and_guarantees_nothing_with_noise_that_repeats():
-    zero = [np.zeros(4, np.int64)]
-    (guarantee,) = secure.score_histogram(COUNTS, secure.noisy_sum(zero, COUNTS)).origin.guarantees
-    assert (guarantee.epsilon, guarantee.simulated) == (1.0, True)
     repeatable = secure.noisy_sum(zero, COUNTS, source=seeded(0))
     assert secure.score_histogram(COUNTS, repeatable).origin.guarantees == (None,)
     with pytest.raises(InputError, match="none"):
@@ -123,19 +117,19 @@ def test_sum_other_than_its_aggregator_had_committed_to_is_not_opened(group, sum
     assert same.commitment != sums[0].commitment
 
 
-def test_sums_of_different_uploads_are_not_opened(group, tmp_path):
+def test_sums_of_different_uploads_are_not_opened(group, sums, tmp_path):
     """The same clients, one of which has shared twice: the halves do not belong together."""
-    sent = [group.send(tmp_path, i, ONE) for i in range(2)]
-    again = group.send(tmp_path, 1, ONE, name="again")
-    uploads = ([sent[0][0], sent[1][0]], [sent[0][1], again[1]])
-    sums = [
-        secure.answer(
-            group.task, s, secure.receive(group.task, s, paths), group.records(tmp_path, role)
-        )
-        for role, (s, paths) in enumerate(zip(group.secrets, uploads, strict=True))
-    ]
+    sent = [group.send(tmp_path, i, ONE)[0] for i in range(2)]
+    again = [sent[0], group.send(tmp_path, 1, ONE, name="again")[0]]
+    hashes = {
+        secure.receive(group.task, group.secrets[0], some).clients_hash
+        for some in (sent, sent[::-1], again)
+    }
+    assert len(hashes) == 2  # in any order
     with pytest.raises(InputError, match="different uploads"):
-        secure.open_sums(group.task, sums)
+        secure.open_sums(
+            group.task, [signed(group, sums[0], 0, clients_hash=hashes.pop()), sums[1]]
+        )
 
 
 def test_sums_of_other_clients_than_the_task_allows_are_not_opened(group, sums):
@@ -147,12 +141,11 @@ def test_sums_of_other_clients_than_the_task_allows_are_not_opened(group, sums):
             secure.open_sums(group.task, wrong)
 
 
-@pytest.mark.parametrize("change", [{"total": [2**64]}, {"total": []}, {"more": 1}, {"role": 3}])
-def test_file_that_is_no_sum_is_refused(tmp_path, sums, change):
-    path = tmp_path / "sum.json"
-    path.write_text(json.dumps(json.loads(sums[0].model_dump_json()) | change))
-    with pytest.raises(InputError, match=f"{path}.*{next(iter(change))}"):
-        secure.PartialSum.read(path)
+@pytest.mark.parametrize("change", [{"total": [2**64]}, {"more": 1}, {"role": 3}])
+def test_file_that_is_no_sum_is_refused(sums, change):
+    content = json.dumps(json.loads(sums[0].model_dump_json()) | change).encode()
+    with pytest.raises(InputError, match=f"a.json.*{next(iter(change))}"):
+        parse_as(content, secure.PartialSum, "a.json")
 
 
 # One answer

@@ -76,10 +76,8 @@ def test_sum_of_scores_from_keys_to_a_histogram(some, capsys):
 
 def test_share_is_booked_once_and_the_same_again(some):
     def sent():
-        keys = some.world.folder / ADDERS[1] / "sums" / f"{ADDERS[1]}.key"
-        upload, secret = some.folder / "task" / "north.to_1", secure.read_aggregator_secret(keys)
-        read = secure.read_upload(upload.read_bytes(), secure.SumTask.read(some.task), secret)
-        return read[1], read[2].tolist()
+        """The head of an upload, with the nonce of its shares, which follow from the same seed."""
+        return (some.folder / "task" / "north.to_1").read_bytes()[:100]
 
     assert [some.start(), some.share("north")] == [0, 0]
     first = sent()

@@ -42,13 +42,8 @@ def test_share_says_nothing_of_the_vector():
 
 
 def test_seed_is_expanded_otherwise_for_another_task_or_role():
-    message = bytes(48)
-    shares = {
-        Sharing(task, 6, 3).share(message, role).tobytes()
-        for task in (bytes(32), b"\1" * 32)
-        for role in (1, 2)
-    }
-    assert len(shares) == 4
+    tasks = [Sharing(task, 6, 3) for task in (bytes(32), b"\1" * 32)]
+    assert len({task.share(bytes(48), role).tobytes() for task in tasks for role in (1, 2)}) == 4
 
 
 @pytest.mark.parametrize("message", [b"", bytes(47), bytes(49), bytes(32) + b"\1" * 16])

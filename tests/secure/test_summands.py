@@ -104,10 +104,3 @@ def test_noise_bound_of_counts_holds_and_is_not_idle(epsilon):
     tail = 2 * np.cumsum(np.convolve(one, one)[::-1])[::-1]  # P(|sum| >= k) from k = 1
     bound, middle = what.noise_bound(2), 6000
     assert tail[middle + bound + 1] <= MAX_FALSE_ALARM / what.length < tail[middle + bound // 2]
-
-
-def test_sum_of_vectors_is_the_plain_one_within_rounding_and_noise():
-    vectors = 0.05 * np.random.default_rng(1).normal(size=(20, 100))
-    found = noisy_sum(map(FINE.integers, vectors), FINE)
-    error = found.total * FINE.step - vectors.sum(axis=0)
-    assert np.abs(error).max() < 6.5 * 1e-3 * found.variance**0.5 + 20 * 5e-4

@@ -89,7 +89,6 @@ def test_random_state_gives_the_same_rows_and_another_gives_others():
     distillers = [clone(QUICK).set_params(random_state=seed) for seed in (0, 0, 1)]
     with pytest.warns(ConvergenceWarning), jax.enable_x64(False):  # as a user may have it
         made = [distiller.fit_resample(X, Y, **GROUPS)[0] for distiller in distillers]
-    assert made[0]["income"].dtype == float
     assert not distillers[0].converged_
     pd.testing.assert_frame_equal(made[0], made[1])
     assert not np.allclose(made[0], made[2])

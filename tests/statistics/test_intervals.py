@@ -105,6 +105,16 @@ def test_intervals_of_covariances_of_many_groups_cover_with_few_resamples(shift,
     assert (wrong <= most_missed(300, 0.07)) == (part == 1)
 
 
+def test_intervals_of_covariances_have_the_standard_error_of_a_mean():
+    """That of (1 - p, or -p) (z - mean z), of which the covariance is the mean."""
+    rng = np.random.default_rng(0)
+    s, score = rng.integers(2, size=2000), rng.chisquare(2, size=2000)
+    rows = Scored(np.ones(2000), score + s, s)
+    _, low, high = metrics_with_intervals(rows, resamples=2000, seed=0)["covariance"]
+    products = (s - s.mean()) * (rows.score - rows.score.mean())
+    assert (high - low) / 2 == pytest.approx(1.96 * products.std() / 2000**0.5, rel=0.1)
+
+
 def test_client_gaps_hardly_ever_show_an_unfair_client_by_chance():
     """Of 20 fair clients, one by one, there is nearly always one above a limit of its own."""
     rng, together, alone = np.random.default_rng(0), 0, 0

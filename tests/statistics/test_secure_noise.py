@@ -52,7 +52,7 @@ def test_vectors_have_gaussian_noise_of_the_stated_variance():
     found = secure.noisy_sum([np.zeros(20_000, np.int64)], what)
     spread = (2 * (100 + 20_000**0.5 / 2) ** 2) ** 0.5
     assert stats.kstest(found.total / spread, "norm").pvalue > ALARM
-    assert stats.kstest(found.total / spread * 1.1, "norm").pvalue < ALARM
+    assert stats.kstest(found.total / spread * 1.2, "norm").pvalue < ALARM
     assert found.variance == pytest.approx(spread**2, rel=1e-4)
 
 

@@ -12,16 +12,13 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.model import LinearModel, Rows
+from synthfair.model import LinearModel
 from synthfair.surrogate import GlobalProblem
 from synthfair.surrogate.custom import CustomProblem
 from synthfair.surrogate.fair import Price
 
-LABELS = {
-    "statistical_parity": [(-1, 1)],
-    "equal_opportunity": [(1,)],
-    "equalized_odds": [(1,), (-1,)],
-}
+LABELS = {"statistical_parity": [(-1, 1)], "equal_opportunity": [(1,)]}
+LABELS |= {"equalized_odds": [(1,), (-1,)]}
 BY = ((0, 0, 1, 1, 2), (0, 1, 1, -1, 0))
 FREE, PRICES = Price(0.0), (Price(0.0), Price(3.0), Price(50.0, 0.01, 0.02))
 
@@ -51,25 +48,24 @@ class Case:
         return GlobalProblem(a, s, y, weight, self.penalty, ridge, client)
 
     def masks(self, among):
-        """For each gap the rows that are compared, and those in the group."""
+        """For each comparison the rows that are compared, and those in each group that counts."""
         for labels in LABELS[self.penalty.notion]:
             for grouping in self.penalty.by or [range(self.penalty.n_groups)]:
                 group = np.array(grouping)[self.problem.s]
                 mask = among & np.isin(self.problem.y, labels) & (group >= 0)
-                counted = group[mask & (self.problem.weight > 0)]
-                for g in [1] if max(grouping) == 1 else range(max(grouping) + 1):
-                    if len({*(counted == g)}) == 2:
-                        yield mask, group == g
+                groups = np.unique(group[mask & (self.problem.weight > 0)])
+                yield mask, [group == g for g in groups][len(groups) == 1 :]
 
     def gaps(self, z, weight, among):
-        """Gaps of smooth terms, from their definitions."""
-        for mask, inside in self.masks(among):
-            here, own, rest = weight * mask, weight * mask * inside, weight * mask * ~inside
-            if isinstance(self.penalty, CovariancePenalty):
-                yield (here / here.sum() * (inside - own.sum() / here.sum())) @ z
-            else:
-                rate = jax.nn.sigmoid(self.penalty.temperature * z)
-                yield own @ rate / own.sum() - rest @ rate / rest.sum()
+        """Gaps of smooth terms, from their definitions; of two groups that of the second."""
+        for mask, groups in self.masks(among):
+            for inside in groups[len(groups) == 2 :]:
+                here, own, rest = weight * mask, weight * mask * inside, weight * mask * ~inside
+                if isinstance(self.penalty, CovariancePenalty):
+                    yield (here / here.sum() * (inside - own.sum() / here.sum())) @ z
+                else:
+                    rate = jax.nn.sigmoid(self.penalty.temperature * z)
+                    yield own @ rate / own.sum() - rest @ rate / rest.sum()
 
     def value(self, theta, price, weight=None, without=-1):
         """The objective, by the formula of the module."""
@@ -123,23 +119,15 @@ def test_problem_has_the_derivatives_of_the_formula(case):
 
 
 @pytest.mark.parametrize("name", ["covariance", "rates"])
-def test_problem_has_the_penalty_of_distillation(name):
-    """In NumPy, in JAX, and as a custom one, whose loss is that of the linear model."""
-    problem, penalty = CASES[name].problem, CASES[name].penalty
-    rows = Rows(problem.a, problem.s, problem.y, problem.weight)
-    added = problem.value(THETA, Price(1.0)) - problem.value(THETA, FREE)
-    close(penalty(problem.a @ THETA, rows), added)
-    close(penalty(jnp.asarray(problem.a @ THETA), Rows(*map(jnp.asarray, rows))), added)
-    custom, owner = CustomProblem(problem, LinearModel(), penalty), np.arange(len(rows.y)) % 3
-    price = Price(3.0)
-    for ours, same in zip(custom.hessian(THETA, price), problem.hessian(THETA, price), strict=True):
-        np.testing.assert_allclose(ours, same, rtol=1e-7, atol=1e-9)
+def test_custom_problem_of_the_same_functions_is_the_same(name):
+    problem, price, owner = CASES[name].problem, Price(3.0), np.arange(120) % 3
+    custom = CustomProblem(problem, LinearModel(), CASES[name].penalty)
+    close(custom.slope(THETA, price)[0], problem.value(THETA, price))
+    close(custom.hessian(THETA, price)[1], problem.hessian(THETA, price)[1])
     without = custom.gradients_without(THETA, price, owner)
     expected = problem.gradients_without(THETA, price, owner)
     np.testing.assert_allclose(without, expected, rtol=1e-3, atol=1e-4)
-    solved = custom.solve(3.0)
-    assert solved.converged
-    assert solved.objective == pytest.approx(problem.solve(3.0).objective, abs=1e-7)
+    assert custom.solve(3.0).objective == pytest.approx(problem.solve(3.0).objective, abs=1e-7)
 
 
 @each_case
@@ -202,16 +190,6 @@ def test_optimum_without_a_penalty_is_scikit_learns():
     np.testing.assert_allclose(found, [*trainer.coef_[0], *trainer.intercept_], atol=1e-6)
 
 
-def test_weights_are_repeated_rows():
-    own, weight = CASES["rates"].problem, np.arange(120) % 3
-    again = {name: np.repeat(getattr(own, name), weight, axis=0) for name in ("a", "s", "y")}
-    found, expected = (
-        replace(own, **changes).solve(5.0).theta
-        for changes in ({"weight": weight}, {"weight": np.ones(weight.sum()), **again})
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-8)
-
-
 @pytest.mark.parametrize("name", ["rates", "odds of five, one empty", "rates, attributes"])
 def test_point_has_its_accuracy_and_its_gaps(name):
     case = CASES[name]
@@ -220,14 +198,11 @@ def test_point_has_its_accuracy_and_its_gaps(name):
     assert point.accuracy == pytest.approx(np.average(selected == (own.y > 0), weights=own.weight))
 
     def largest(among):
-        gaps = []
-        for labels in LABELS[case.penalty.notion]:
-            for grouping in case.penalty.by or [range(case.penalty.n_groups)]:
-                group, here = np.array(grouping)[own.s], among & np.isin(own.y, labels)
-                parts = [here & (group == g) & (own.weight > 0) for g in {*grouping} - {-1}]
-                rates = [np.average(selected[p], weights=own.weight[p]) for p in parts if p.any()]
-                gaps.append(max(rates) - min(rates))
-        return max(gaps)
+        rates = []
+        for mask, groups in case.masks(among):
+            parts = [mask & inside for inside in groups]
+            rates.append([np.average(selected[p], weights=own.weight[p]) for p in parts])
+        return max(np.ptp(each) for each in rates if each)
 
     assert point.gap == pytest.approx(largest(np.ones(case.n, bool)))
     if case.clients:

@@ -6,7 +6,6 @@ import pytest
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.surrogate import GlobalProblem, Price, fair, frontier
-from synthfair.surrogate.custom import CustomProblem
 from synthfair.surrogate.fair import GAP_TOLERANCE
 
 X, S, Y = sf.encode(*sf.load_dataset("loanapp"))
@@ -63,31 +62,19 @@ def test_gap_is_met_and_hardly_more(problem, limit):
     """Rates of few rows are steps: one row more of the smallest group and label is let pass."""
     found, row = problem.meet(limit), 1 / np.bincount(problem.cell).min()
     assert problem.solve(0.0).gap > limit
+    assert problem.meet(0.9).price == Price(0.0)  # what is met already costs nothing
     assert found.converged
     assert (1 - GAP_TOLERANCE) * limit - row <= found.gap <= limit
 
 
-def test_gap_of_a_custom_problem_is_met():
-    problem = CustomProblem(invented(400), sf.LinearModel(), RATES)
-    assert problem.meet(0.9).price == Price(0.0)
-    assert 0.05 < problem.meet(0.1).gap <= 0.1
-
-
 def test_gap_is_met_by_the_most_accurate_that_was_tried(monkeypatch):
     problem, tried, point = invented(400), [], GlobalProblem.point
-    monkeypatch.setattr(
-        GlobalProblem,
-        "point",
-        lambda *args, **more: tried.append(point(*args, **more)) or tried[-1],
-    )
+    kept = lambda *args, **more: tried.append(point(*args, **more)) or tried[-1]  # noqa: E731
+    monkeypatch.setattr(GlobalProblem, "point", kept)
     found = problem.meet(0.1)
     met = {each.accuracy for each in tried if each.gap <= 0.1}
     assert len(met) > 1
     assert found.accuracy == max(met)
-
-
-def test_gap_that_is_met_already_costs_nothing():
-    assert invented(400).meet(0.9).price == Price(0.0)
 
 
 def test_gap_that_nothing_meets_is_the_least():
@@ -101,34 +88,30 @@ def test_gaps_of_all_rows_and_of_each_client_are_met(limits):
     problem = invented(4000, clients=3)
     free, found = problem.solve(0.0), problem.meet(*limits)
     of_all, of_client = limits[0] or 1.0, limits[1]
-    assert free.gap > of_all or free.client_gap > of_client
+    assert max(free.gap / of_all, free.client_gap / of_client) > 1
     assert 0.9 < max(found.gap / of_all, found.client_gap / of_client) <= 1
 
 
-@pytest.mark.parametrize(("max_gap", "least"), [(0.05, 0.66), (0.02, 0.65)])
-def test_gap_does_not_cost_all_accuracy_where_a_pair_is_left_out(max_gap, least):
-    """The path of growing rho alone ends where all are refused: .56 and .53; a constant has .53."""
-    found = loans(RATES, KNOWN).meet(max_gap)
-    assert found.gap <= max_gap
-    assert found.accuracy > least
+def test_gap_does_not_cost_all_accuracy_where_a_pair_is_left_out():
+    """The path of growing rho alone ends where all are refused: .53, as a constant has."""
+    found = loans(RATES, KNOWN).meet(0.02)
+    assert found.gap <= 0.02
+    assert found.accuracy > 0.65
 
 
 def hard(name):
-    """The arguments of a problem that other solvers give up on."""
+    """A problem, but for its penalty, that other solvers give up on."""
     rng, n = np.random.default_rng(3), 300
-    s, x = rng.integers(3, size=n), rng.normal(size=(n, 3))
+    s, x, weight = rng.integers(3, size=n), rng.normal(size=(n, 3)), np.ones(n)
     y = np.where(x[:, 0] + s + rng.normal(size=n) > 1, 1.0, -1.0)
-    weight, ridge = np.ones(n), np.array([0.1, 0.1, 0.1, 0.0])
+    ridge = np.array([0.1, 0.1, 0.1, 0.0]) * (name not in ("collinear", "large units"))
     if name == "separable":
         y, ridge = np.where(x[:, 0] > 0.3, 1.0, -1.0), ridge / 1e6
-    if name == "collinear":
-        x, ridge = (s[:, None] == np.arange(3)).astype(float), np.zeros(4)
+    x = {"collinear": np.eye(3)[s], "large units": x * [1e6, 1.0, 1e-3]}.get(name, x)
     if name == "one label in a group":
         y[s == 1] = 1.0
     if name == "an empty group":
         s[s == 1] = 2
-    if name == "large units":
-        x, ridge = x * [1e6, 1.0, 1e-3], np.zeros(4)
     if name == "weights of zero":
         weight = np.where(np.arange(n) % 7 == 0, 1e-12, 0.0)
     return np.column_stack([x, np.ones(n)]), s, y, weight, ridge
@@ -144,8 +127,7 @@ def test_hard_cases_converge(name, penalty):
     problem = GlobalProblem(a, s, y, weight, penalty(3), ridge)
     points = problem.solve(0.0), problem.solve(10.0), problem.meet(0.1)
     assert all(point.converged and np.isfinite(point.theta).all() for point in points)
-    if penalty is SelectionRatePenalty:
-        assert points[-1].gap <= 0.1
+    assert points[-1].gap <= 0.1 or penalty is CovariancePenalty
 
 
 def test_many_rows_are_solved_by_way_of_a_sample(monkeypatch):

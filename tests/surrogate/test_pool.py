@@ -1,23 +1,23 @@
-"""A pool of surrogates: its rows and records, caps, what is estimated, and what is compared."""
+"""Surrogates at the server: rows and records, what is estimated and compared, what is written."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from builders import SCHEMA, make_schema, make_table, some_release, unlike_tables
-from scipy.special import expit
+from builders import SCHEMA, make_table, some_release, unlike_tables
+from builders import SCHEMA_OF_3 as OF_3
 
 import synthfair as sf
-from synthfair.data.encode import encode, encode_records
+from synthfair.cli import main
+from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.release.format import write_release
+from synthfair.server import serve
 from synthfair.server.pooling import filled, make_pool, train_pool
-from synthfair.surrogate import GlobalProblem, Price
-from synthfair.surrogate.fair import ridge_of
-
-CONFIG = sf.SurrogateConfig(k_min=5)
+from synthfair.surrogate import Price
 
 
 def made(table, schema=SCHEMA, **settings):
@@ -46,76 +46,28 @@ def test_records_are_the_rows_that_the_server_trains_on(releases, tmp_path):
     pd.testing.assert_frame_equal(same, table)
 
 
-def test_pool_of_other_kinds_is_refused(releases):
-    mixed = {**releases, "c9": some_release()}
+def test_records_are_those_of_surrogates_alone(releases):
     with pytest.raises(InputError, match="c9: a fair release"):
-        sf.pool_records(mixed, SCHEMA)
-    with pytest.raises(InputError, match="c9 is fair, c0 a surrogate"):
-        make_pool(mixed, SCHEMA)
-    with pytest.raises(InputError, match="max_gap"):
-        make_pool({"c9": some_release()}, SCHEMA, sf.ServerConfig(max_gap=0.1))
+        sf.pool_records({**releases, "c9": some_release()}, SCHEMA)
     with pytest.raises(InputError, match="empty"):
         sf.pool_records([], SCHEMA)
 
 
-@pytest.mark.parametrize("names", [("c0", "c1"), ("c0", "c1", "c2")])
-def test_claim_counts_as_at_most_20_lower_medians(releases, names):
-    """The middle of two claims is their mean, which the larger sets itself."""
-    few = {name: releases[name] for name in names}
-    few["c0"] = replace(few["c0"], weight=1e6 * few["c0"].weight)
-    pooled, claims = make_pool(few, SCHEMA), sorted(one.weight.sum() for one in few.values())
-    most = 20 * claims[(len(claims) - 1) // 2]
-    assert pooled.capped == {"c0": pytest.approx(claims[-1])}
-    assert pooled.weight[pooled.parts["c0"]].sum() == pytest.approx(most)
-    assert make_pool(releases, SCHEMA).capped == {}
-
-
-def test_room_is_counted_in_columns_of_the_encoding(releases, monkeypatch, tmp_path):
-    """7 encoded columns, a group, a label and a weight; of the file's own 6 there would be room."""
-    cells = 10 * sum(len(release.y) for release in releases.values())
-    for name, release in releases.items():
-        write_release(release, tmp_path / f"{name}.parquet")
-    monkeypatch.setattr("synthfair.server.pooling.MAX_CELLS", cells)
-    assert len(sf.server.read_releases(sorted(tmp_path.iterdir()), SCHEMA)) == 3
-    monkeypatch.setattr("synthfair.server.pooling.MAX_CELLS", cells - 1)
-    with pytest.raises(InputError, match="c2.parquet: .* 10 columns"):
-        sf.server.read_releases(sorted(tmp_path.iterdir()), SCHEMA)
-
-
-def test_model_is_as_fair_as_central_training_where_clients_are_unlike(releases):
-    whole = encode(make_table(600), SCHEMA)
-    a = np.column_stack([whole.x, np.ones(600)])
-    ridge = ridge_of(1.0, 600, a.shape[1], intercept=True)
-    problem = GlobalProblem(a, whole.s, whole.y, np.ones(600), sf.CovariancePenalty(), ridge)
-    central = problem.solve(10.0).theta
-    theta = np.array(sf.pool_and_train(releases, SCHEMA, sf.ServerConfig(rho=10.0)).theta)
-    # As probabilities, on average: cells have some ten rows of a category, and round by two.
-    assert np.abs(expit(a @ theta) - expit(a @ central)).mean() < 0.06
-    gaps = [np.diff([(a @ t > 0)[whole.s == g].mean() for g in (0, 1)]) for t in (theta, central)]
-    np.testing.assert_allclose(*gaps, atol=0.03)
-
-
-def test_model_under_a_custom_penalty_is_that_of_the_same_named_one(releases):
-    def total_covariance(scores, rows):
-        return sf.CovariancePenalty()(scores, rows)
-
-    config = sf.ServerConfig(rho=10.0, penalty="selection_rate")
-    own = sf.pool_and_train(releases, SCHEMA, config, penalty=total_covariance)
-    same = sf.pool_and_train(releases, SCHEMA, sf.ServerConfig(rho=10.0))
-    np.testing.assert_allclose(own.theta, same.theta, atol=1e-6)
+def test_model_of_unlike_clients_is_as_fair_as_that_of_one_with_all_rows(releases):
+    table, gaps = make_table(600), []
+    for pool in (releases, {"all": made(table)}):
+        model = sf.pool_and_train(pool, SCHEMA, sf.ServerConfig(rho=10.0))
+        gaps.append(sf.evaluate(model, table).overall["spd"].value)
+    assert gaps[0] == pytest.approx(gaps[1], abs=0.03)
 
 
 def test_group_that_nobody_has_is_not_compared():
-    """Of three the other two are; of two, only a model without a penalty is left."""
-    table, three = make_table(900), make_schema()
-    towns = three.columns["town"].model_copy(update={"categories": ("a", "b", "green")})
-    three = three.model_copy(update={"columns": {**three.columns, "town": towns}})
-    pooled = make_pool({"c0": made(table, three)}, three, sf.ServerConfig(rho=10.0))
-    two = make_pool({"c0": made(table)}, SCHEMA, sf.ServerConfig(rho=10.0))
-    assert pooled.left_out == ("town=green",)
-    gaps = [train_pool(pooled, three)[1].gap, train_pool(two, SCHEMA)[1].gap]
-    assert gaps[0] == pytest.approx(gaps[1], abs=0.02)
-    only = {"c0": made(table[table["town"] == "a"])}
+    """Of two, only a model without a penalty is left."""
+    table = make_table(900, n_groups=3)
+    three, only = made(table[table["town"] != "c"], OF_3), {"c0": made(table[table["town"] == "a"])}
+    pooled = make_pool({"c0": three}, OF_3, sf.ServerConfig(rho=10.0))
+    assert pooled.left_out == ("town=c",)
+    assert train_pool(pooled, OF_3)[1].gap < 0.1
     with pytest.raises(InputError, match="'town': fewer than two") as refused:
         make_pool(only, SCHEMA)
     assert refused.value.arguments == ("rho",)
@@ -129,13 +81,11 @@ def test_group_that_nobody_has_is_not_compared():
 K_MIN = 50
 
 
-def large_client(seed, lost=30, n=4000):
+def large_client(seed):
     """A table in which group b has few rows with "no", as many as are left out."""
-    table = make_table(2 * n, seed=seed)
-    small, no = table["town"] == "b", table["paid"] == "no"
-    keep = np.flatnonzero(~small)[: n - 280].tolist()
-    keep += np.flatnonzero(small & no)[:lost].tolist() + np.flatnonzero(small & ~no)[:250].tolist()
-    return table.iloc[keep]
+    table = make_table(8000, seed=seed)
+    most = {("a", "no"): 4000, ("a", "yes"): 4000, ("b", "no"): 30, ("b", "yes"): 250}
+    return pd.concat([rows[: most[cell]] for cell, rows in table.groupby(["town", "paid"])])
 
 
 def weight_of(release, group, label):
@@ -158,14 +108,6 @@ def test_cell_that_is_left_out_is_estimated_from_what_is_public(incomplete):
     np.testing.assert_array_equal(more.x[n:], release.x[release.s == 1])  # with the other label
     ratio = more.weight[n:] / release.weight[release.s == 1]
     assert 1.5 < ratio.max() / ratio.min() <= 25 + 1e-9
-    # Nearer to the means of the 30 real rows than the group's own records are.
-    real, wide = encode(large_client(0), SCHEMA), encode_records(more.x[n:], SCHEMA)
-    few = real.x[(real.s == 1) & (real.y < 0)].mean(axis=0)
-    after, before = (
-        np.linalg.norm(np.average(wide, axis=0, weights=weights) - few)
-        for weights in (more.weight[n:], release.weight[release.s == 1])
-    )
-    assert after < before
 
 
 def test_estimates_are_learned_from_and_not_compared_by_label(incomplete):
@@ -210,3 +152,123 @@ def test_made_up_pairs_are_not_compared_by_label(releases, notion, penalty):
     assert found.gap == pytest.approx(gap)
     with pytest.raises(InputError, match="make up pairs"):
         make_pool({"alone": hiding}, SCHEMA, config)
+
+
+# The server on their files.
+
+
+@pytest.fixture
+def folder(tmp_path, releases):
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    make_table(400, seed=9).to_csv(tmp_path / "test.csv", index=False)
+    return write(tmp_path, releases)
+
+
+def write(folder, releases):
+    for name, release in releases.items():
+        write_release(release, folder / f"{name}.parquet")
+    return folder
+
+
+def run(folder, *, tests=("test.csv",), frontier=False, **settings):
+    """Of models that read the town; clients are so unlike that the default caps refuse some."""
+    caps = {"max_influence": 50.0, "max_spd_influence": 2.0, "group_input": True, "resamples": 20}
+    return serve(
+        sorted(folder.glob("c?.parquet")), folder / "schema.json", [folder / t for t in tests],
+        folder / "server", sf.ServerConfig(**{**caps, **settings}), frontier=frontier, force=True,
+    )  # fmt: skip
+
+
+def test_server_trains_a_fair_model_and_one_without_a_penalty(folder):
+    found = []
+    for rho in (30.0, 0.0):
+        assert run(folder, rho=rho).model.converged
+        found.append(json.loads((folder / "server" / "metrics.json").read_text()))
+    fair, free = found
+    for metric, value in fair["without_penalty"].items():
+        assert value == pytest.approx(free[metric], abs=1e-4)
+        assert free["without_penalty"][metric] == free[metric]
+    assert abs(fair["spd"]["value"]) < abs(free["spd"]["value"]) - 0.05
+
+
+def test_frontier_is_written_with_and_without_test_rows(folder):
+    gaps = [line.gap for line in run(folder, frontier=True).frontier]
+    table = pd.read_csv(folder / "server" / "frontier.csv")
+    assert list(table.columns)[3:] == ["test_accuracy", "test_gap", "converged"]
+    np.testing.assert_allclose(table["gap"], gaps, atol=1e-6)
+    assert min(gaps) < gaps[0] / 2
+    assert np.isnan(run(folder, tests=(), frontier=True).frontier[0].test_gap)
+    run(folder, tests=())  # an old run leaves nothing in the folder of a new one
+    assert [path.name for path in (folder / "server").iterdir()] == ["model.json"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_server_is_not_stopped_by_rows_that_are_all_alike(folder, releases):
+    for name, one in releases.items():
+        alike = replace(one, x=np.tile([0.0, 18.0, 1.0], (len(one.y), 1)))
+        write(folder, {name: alike})
+    metrics = run(folder, max_influence=100.0).metrics
+    assert metrics.overall["accuracy"].value == metrics.constant_accuracy
+
+
+def test_server_lets_clients_of_one_label_pass(folder):
+    """Without one of them there is nothing to learn; that is no sign of harm."""
+    (folder / "c2.parquet").unlink()
+    table = make_table(600)
+    write(folder, {f"c{i}": made(table[table["paid"] == y]) for i, y in enumerate(("no", "yes"))})
+    served = run(folder, max_influence=1.0, max_spd_influence=0.5)
+    assert all(moved.alone for moved in served.influences.releases.values())
+    assert served.metrics.overall["accuracy"].value > served.metrics.constant_accuracy
+
+
+def test_server_refuses_exchanged_groups_without_test_rows(folder):
+    table = make_table(600, seed=4)
+    turned = table.assign(town=table["town"].map({"a": "b", "b": "a"}))
+    tables = {"c0": table[::3], "c1": table[1::3], "c2": turned[2::3]}
+    write(folder, {name: made(part) for name, part in tables.items()})
+    found = run(folder, tests=(), rho=0.0).influences.releases
+    spd = [abs(found[name].spd) for name in tables]
+    assert spd[2] > max(spd[:2])
+    with pytest.raises(InputError, match="c2: changes SPD"):
+        run(folder, tests=(), max_spd_influence=(spd[2] + max(spd[:2])) / 2, rho=0.0)
+
+
+def test_server_names_claims_and_estimates(folder, releases):
+    write(folder, {"c0": replace(releases["c0"], weight=1e4 * releases["c0"].weight)})
+    assert any(line.startswith("c0: claims 3,200,000 rows") for line in run(folder).warnings)
+    some = make_table(600).query("town == 'a' or paid == 'no'")
+    write(folder, {f"c{i}": made(some[i::3]) for i in range(3)})
+    assert any("town=b with paid=yes (of 3 releases)" in line for line in run(folder).warnings)
+
+
+def with_records(folder, path, *flags):
+    (folder / "server.toml").write_text("max_influence = 5\nmax_spd_influence = 1")
+    files = ["--schema", folder / "schema.json", "--output", folder / "server"]
+    config = ["--config", folder / "server.toml", "--records", path]
+    return main(
+        [*map(str, ["server", *sorted(folder.glob("c?.parquet")), *files, *config]), *flags]
+    )
+
+
+def test_records_are_written_for_any_learner(folder, releases):
+    path = folder / "records.parquet"
+    assert with_records(folder, path) == 0
+    table, weight = sf.pool_records(releases, SCHEMA)
+    found = pd.read_parquet(path)
+    np.testing.assert_array_equal(found.pop("weight"), weight)
+    for mine, theirs in zip(encode(found, SCHEMA), encode(table, SCHEMA), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert with_records(folder, path, "--force") == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["there.parquet", "c0.parquet", "schema.json", "server/model.json"]
+)
+def test_records_are_refused_before_any_work(folder, capsys, monkeypatch, name):
+    """They replace nothing without --force, and no input or output with it."""
+    (folder / "there.parquet").write_text("mine")
+    monkeypatch.setattr("synthfair.server.pooling.train_pool", None)
+    assert with_records(folder, folder / name, *["--force"] * (name != "there.parquet")) == 2
+    assert name in "".join(capsys.readouterr().err.split("\n"))
+    assert (folder / "there.parquet").read_text() == "mine"
+    assert not (folder / "server" / "model.json").exists()

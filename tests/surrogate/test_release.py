@@ -1,5 +1,6 @@
 """The file of a surrogate: read as it was written, and what is refused."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -37,19 +38,17 @@ def test_file_of_a_surrogate_is_read_as_it_was_written(tmp_path, release):
     write_release(release, tmp_path / "r.parquet")
     own = ["(group)", "(label)", "(weight)"]
     assert pq.read_schema(tmp_path / "r.parquet").names == [*SCHEMA.features, *own]
-    back, found = (
-        read_release(tmp_path / "r.parquet", SCHEMA),
-        inspect_release(tmp_path / "r.parquet", schema=SCHEMA),
-    )
-    assert (back.header, found.fits, found.problems) == (release.header, True, ())
+    back = read_release(tmp_path / "r.parquet", SCHEMA)
+    assert back.header == release.header
+    assert inspect_release(tmp_path / "r.parquet", schema=SCHEMA).fits
     for field in ("x", "s", "y", "weight"):
         np.testing.assert_array_equal(getattr(back, field), getattr(release, field))
 
 
 VALUES = {
-    "income": (100.5, -1e-9, 1e300, np.nan, np.inf, -np.inf),
-    "age": (17.9, 90.1, np.inf),
-    "home": (0.5, 4.0, -1.0, 1e300, np.nan, np.inf),
+    "income": (100.5, -1e-9, np.nan, np.inf),
+    "age": (17.9, 90.1, -np.inf),
+    "home": (0.5, 4.0, -1.0, np.nan, np.inf),
     "(weight)": (-1.0, 1e-9, 1e10, np.nan, np.inf),
 }
 
@@ -57,13 +56,9 @@ VALUES = {
 @pytest.mark.parametrize(("column", "value"), [(c, v) for c, of in VALUES.items() for v in of])
 def test_file_with_a_value_that_no_record_has_is_refused(tmp_path, release, column, value):
     write_release(with_value(release, column, value), tmp_path / "r.parquet")
-    with pytest.raises(InputError) as refused:
-        read_release(tmp_path / "r.parquet", SCHEMA)
-    assert f"column '{column}', row 2: {value!r}" in str(refused.value)
-
-
-def doubled(table):
-    return set_column("(weight)", 2 * table["(weight)"].to_numpy())(table)
+    for read in (lambda path: read_release(path, SCHEMA), inspect_release):  # by its own schema
+        with pytest.raises(InputError, match=re.escape(f"column '{column}', row 2: {value!r}")):
+            read(tmp_path / "r.parquet")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +71,7 @@ def doubled(table):
         (lambda t: t.select([1, 0, *range(2, 6)]), "column 1: 'age' .*'income'"),
         (lambda t: set_column("home", t["home"].cast("int64"))(t), r"'home' \(int64\)"),
         (lambda t: set_column("(weight)", [0.0] * len(t))(t), r"'\(weight\)', row 1: .* all 0"),
-        (doubled, "altered"),
+        (lambda t: set_column("(weight)", 2 * t["(weight)"].to_numpy())(t), "altered"),
     ],
 )
 def test_file_with_other_columns_is_refused(tmp_path, release, change, complaint):
@@ -84,15 +79,6 @@ def test_file_with_other_columns_is_refused(tmp_path, release, change, complaint
     rewrite(tmp_path / "r.parquet", change)
     with pytest.raises(InputError, match=complaint):
         read_release(tmp_path / "r.parquet", SCHEMA)
-
-
-@pytest.mark.parametrize("value", [1e4, np.inf])
-def test_file_is_inspected_by_the_schema_that_it_names(tmp_path, release, value):
-    write_release(release, tmp_path / "r.parquet")
-    assert inspect_release(tmp_path / "r.parquet").fits is None
-    write_release(with_value(release, "income", value), tmp_path / "r.parquet")
-    with pytest.raises(InputError, match="'income', row 2"):
-        inspect_release(tmp_path / "r.parquet")
 
 
 def test_header_declares_pairs_that_are_made_up(release):

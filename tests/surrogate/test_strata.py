@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import make_schema, make_table
+from builders import SCHEMA, make_table, schema_with
 
 import synthfair as sf
 from synthfair.data.batches import in_memory
@@ -18,7 +18,7 @@ ALL = [0, 1, 2, 3, 4, 5]
 BORDERS = {
     # rows of cells; those with records, hidden and left out; groups in the block
     "cells of k_min": ([50, 0, 50, 900], [0, 2, 3], [], [], 0),
-    "cell below": ([49, 80, 90, 300, 500, 600], ALL, [0], [], 2),
+    "cell below": ([49, 80, 90, 300, 50, 600], ALL, [0], [], 2),
     "group below": ([24, 25, 60, 70, 500, 500], [2, 3, 4, 5], [], [0, 1], 0),
     "group of k_min": ([24, 26, 60, 70, 500, 500], ALL, [0, 1], [], 2),
     "label below: one joins": ([20, 80, 29, 300, 400, 600], ALL, [0, 2], [], 3),
@@ -39,9 +39,8 @@ BORDERS = {
                          ids=BORDERS)  # fmt: skip
 def test_strata_at_the_border_of_k_min(rows, cells, hidden, left_out, block):
     strata = make_strata(np.array(rows), 50)
-    assert sorted(strata.cells.tolist()) == cells
-    assert np.flatnonzero(strata.hidden).tolist() == hidden
-    assert np.flatnonzero(strata.left_out).tolist() == left_out
+    masks = strata.drawn.any(axis=0), strata.hidden, strata.left_out
+    assert [np.flatnonzero(mask).tolist() for mask in masks] == [cells, hidden, left_out]
     assert len(strata.tilted) == block
     assert (strata.sets @ rows >= 50).all()
 
@@ -57,11 +56,8 @@ K = 4
 TABLES = {
     "pairs": [[3, 9, 8, 2], [1, 9, 8, 9], [2, 3, 3, 8], [3, 2, 9, 3], [1, 3, 9, 9], [2, 8, 1, 9]],
     "equal groups": [[1, 3, 4, 0, 4, 0], [1, 5, 4, 2, 3, 3]],
-    "larger groups with few": [[3, 7, 3, 5, 4, 4], [1, 7, 5, 3, 4, 4]],
-    "who joins": [[3, 7, 4, 4, 5, 5], [1, 6, 4, 4, 8, 2]],
     "labels": [[3, 5, 1, 4, 2, 4], [1, 1, 6, 2, 5, 5]],
 }
-SLOW = {("larger groups with few", 60), ("who joins", 60)}
 
 
 def tables_with(sets, rows):
@@ -72,13 +68,8 @@ def tables_with(sets, rows):
     return every[(every @ sets.T == sets @ rows).all(axis=1)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "large"),
-    [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case in SLOW))
-        for case in itertools.product(TABLES, (5, 60))
-    ],
-)
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("large", [5, 60])
 def test_strata_tell_no_small_cell(kind, large, monkeypatch):
     """Whoever knows all sums and the rule: by brute force over the tables of the same sets."""
     monkeypatch.setattr("synthfair.surrogate.tables.MIN_LARGE_RATIO", large)
@@ -91,19 +82,6 @@ def test_strata_tell_no_small_cell(kind, large, monkeypatch):
         for cell in np.flatnonzero((rows > 0) & (rows < K)):
             values = {int(each[cell]) for each in same}
             assert len(values) >= K - 1 if sets[:, cell].any() else values >= {*range(1, K)}
-
-
-def test_strata_have_no_small_cell_as_a_difference_of_sums():
-    rng, blocks = np.random.default_rng(0), 0
-    for _ in range(200):
-        rows = np.rint(rng.lognormal(3.5, 1.2, size=2 * rng.integers(2, 6))).astype(int)
-        strata = make_strata(rows, 50)
-        sets, blocks = strata.sets.astype(float), blocks + bool(len(strata.tilted))
-        for cell in np.flatnonzero((rows > 0) & (rows < 50)) if len(sets) else ():
-            unit = np.eye(len(rows))[cell]
-            nearest = np.linalg.lstsq(sets.T, unit, rcond=None)[0] @ sets
-            assert np.abs(nearest - unit).max() > 0.1
-    assert blocks > 50
 
 
 def test_frechet_bounds_hold_and_add_up_over_levels():
@@ -119,17 +97,12 @@ def test_frechet_bounds_hold_and_add_up_over_levels():
 TWIN = Categorical(categories=("u", "v"))
 
 
-def with_features(schema, features):
-    roles = {name: schema.columns[name] for name in (schema.sensitive, schema.label)}
-    return schema.model_copy(update={"columns": features | roles})
-
-
 @pytest.mark.parametrize(("most", "told"), [(24, True), (25, False)])
 @pytest.mark.parametrize("crossed", [False, True], ids=["by a column", "by two"])
 def test_levels_tell_a_hidden_cell_that_may_have_fewer_than_half_of_k_min(most, told, crossed):
     """At level u ten hidden rows are among ``most`` of their group; at v nobody has their label."""
     counts = np.array([[10, 0], [most - 10, 100], [200, 0], [200, 300]])
-    spec = SurrogateSpec(sf.SurrogateConfig(k_min=50), with_features(make_schema(), {"t": TWIN}))
+    spec = SurrogateSpec(sf.SurrogateConfig(k_min=50), schema_with(t=TWIN))
     strata, columns = make_strata(counts.sum(axis=1), 50), Columns.of(spec.schema, private=False)
     assert np.flatnonzero(strata.hidden).tolist() == [0]
     mixed = np.array([[10, 0], [most + 90, 0], [200, 0], [500, 0]])
@@ -138,31 +111,15 @@ def test_levels_tell_a_hidden_cell_that_may_have_fewer_than_half_of_k_min(most, 
     assert tells(margins, one_way, pairs, spec) is told
 
 
-def sums_of_few(copy, monkeypatch):
-    """Rows of two towns, of which one has twenty that are paid; a column copies another."""
-    monkeypatch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
-    table, schema = make_table(900), make_schema()
-    few = table.index[(table.town == "b") & (table.paid == "yes")][20:]
-    table = table.drop(index=few).reset_index(drop=True)
-    table["twin"] = np.where(table[copy] == table[copy].iloc[0], "u", "v")
-    schema = with_features(schema, {"twin": TWIN, **schema.features})
-    rows, spec = sf.encode(table, schema), SurrogateSpec(sf.SurrogateConfig(), schema)
-    sums = read_sums(TableSums(in_memory(rows), spec), spec)
-    return rows, spec, sums, surrogate_of(sums, spec)
-
-
-@pytest.mark.parametrize("copy", ["town", "paid"])
-def test_block_is_none_where_a_column_tells_group_or_label(copy, monkeypatch):
-    _, _, sums, surrogate = sums_of_few(copy, monkeypatch)
-    assert not len(sums.margins.strata.tilted)
-    assert surrogate.left_out == ((1, 1.0),)
-    assert not ((surrogate.s == 1) & (surrogate.y == 1)).any()
-
-
 def test_block_has_the_sums_of_labels_and_of_groups(monkeypatch):
-    rows, spec, _, surrogate = sums_of_few("home", monkeypatch)
+    """Of two towns, of which one has twenty rows that are paid."""
+    monkeypatch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
+    table, spec = make_table(900), SurrogateSpec(sf.SurrogateConfig(), SCHEMA)
+    few = table.index[(table.town == "b") & (table.paid == "yes")][20:]
+    rows = sf.encode(table.drop(index=few), SCHEMA)
+    surrogate = surrogate_of(read_sums(TableSums(in_memory(rows), spec), spec), spec)
     assert (surrogate.hidden, surrogate.left_out) == (((1, 1.0),), ())
-    made, moments = surrogate.rows(spec.schema), moment_terms(spec.columns, rows.x)
+    made, moments = surrogate.rows(SCHEMA), moment_terms(spec.columns, rows.x)
     terms, every = moment_terms(spec.columns, made.x), np.arange(moments.shape[1])
     alone = squares_and_means(len(spec.columns.numbers))  # no sum links columns over a group
     for real, drawn, linked in ((rows.y, made.y, every), (rows.s, made.s, alone)):

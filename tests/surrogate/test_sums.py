@@ -2,26 +2,19 @@
 
 import numpy as np
 import pytest
-from builders import make_schema, make_table
+from builders import SCHEMA, make_table, part
 
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import encode
+from synthfair.surrogate import sums
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.sums import (
-    SUM_GRID,
-    anchor_rates,
-    column_moments,
-    histograms,
-    on_grid,
-    smooth_rates,
-    two_way_tables,
-)
-from synthfair.surrogate.tables import few_levels, make_margins, make_strata, split_tables
+from synthfair.surrogate.sums import SUM_GRID, on_grid
+from synthfair.surrogate.tables import few_levels, make_margins, make_strata
 
-SCHEMA, PAIRS = make_schema(), [(0, 1), (0, 2), (1, 2), (2, 0)]
+PAIRS = [(0, 1), (0, 2), (1, 2), (2, 0)]
 ROWS, COLUMNS = encode(make_table(400), SCHEMA), Columns.of(SCHEMA, private=True)
 CELL, LEVELS = 2 * ROWS.s + (ROWS.y > 0), COLUMNS.levels(ROWS)
 THETAS = np.random.default_rng(0).normal(size=(3, 9))
-FIRST = histograms(COLUMNS, 2)
+FIRST = sums.histograms(COLUMNS, 2)
 STRATA = make_strata(np.bincount(CELL), 5)
 MARGINS = make_margins(FIRST.of(ROWS, on_grid).reshape(4, -1), STRATA, COLUMNS, step=5, sd=1)
 FEW = few_levels(MARGINS, COLUMNS)
@@ -60,11 +53,11 @@ def looped_tables(margins):
 
 
 SUMS = {
-    "moments": (column_moments(COLUMNS, 2), looped_moments(), 200),  # half a step of each row
-    "rates": (anchor_rates(THETAS, STRATA, SCHEMA), looped_rates(), 200),
+    "moments": (sums.column_moments(COLUMNS, 2), looped_moments(), 200),  # half a step of each row
+    "rates": (sums.anchor_rates(THETAS, STRATA, SCHEMA), looped_rates(), 200),
     "histograms": (FIRST, looped_histograms(), 0),
-    "pairs": (two_way_tables(COLUMNS, MARGINS, PAIRS), looped_tables(MARGINS), 0),
-    "tables": (two_way_tables(COLUMNS, FEW, PAIRS, "tables"), looped_tables(FEW), 0),
+    "pairs": (sums.two_way_tables(COLUMNS, MARGINS, PAIRS), looped_tables(MARGINS), 0),
+    "tables": (sums.two_way_tables(COLUMNS, FEW, PAIRS, "tables"), looped_tables(FEW), 0),
 }
 
 
@@ -74,20 +67,5 @@ def test_sum_is_that_of_a_loop_and_adds_up_over_batches(statistic, expected, rou
     assert len(whole) == statistic.length
     np.testing.assert_allclose(whole.astype(float), expected.ravel(), rtol=0, atol=rounding)
     cut = np.split(np.random.default_rng(1).permutation(400), [1, 100, 100])
-    parts = [statistic.of(Encoded(*(field[i] for field in ROWS)), on_grid) for i in cut]
+    parts = [statistic.of(part(ROWS, i), on_grid) for i in cut]
     np.testing.assert_array_equal(sum(parts), whole)
-
-
-def test_tables_are_split_by_pair():
-    tables = split_tables(looped_tables(MARGINS), MARGINS, PAIRS)
-    np.testing.assert_array_equal(tables[2, 0], tables[0, 2].swapaxes(1, 2))
-
-
-def test_smooth_rates_of_three_groups_are_those_of_a_loop():
-    rng = np.random.default_rng(1)
-    rows = Encoded(rng.random((12, 3)), np.arange(12) % 3, np.ones(12))
-    thetas = rng.normal(size=(4, 6))
-    for x, s, rates in zip(rows.x, rows.s, smooth_rates(rows, thetas, 3), strict=True):
-        scores = thetas @ [*x, float(s == 1), float(s == 2), 1.0]
-        expected = [1 / (1 + np.exp(-q * z)) - 0.5 for q in (1, 4) for z in scores]
-        np.testing.assert_allclose(rates, expected, atol=1e-12)

@@ -39,17 +39,13 @@ def code_of(claim, allowed, ledger, output="job-1", question=None):
 @pytest.mark.parametrize(
     ("claim", "beyond", "code"),
     [
-        (EXACT, {"kind": "gap"}, "kind"),
-        (PRIVATE, {"epsilon": 2.0000001}, "epsilon"),
-        (PRIVATE, {"delta": 1.0000001e-5}, "epsilon"),
-        (PRIVATE, {"k_min": 4}, "k_min"),
+        (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 2.0000001}, "epsilon"),
+        (PRIVATE, {"delta": 1.0000001e-5}, "epsilon"), (PRIVATE, {"k_min": 4}, "k_min"),
         (PRIVATE_ROUND, {"epsilon": 2.0000001}, "epsilon"),
-        (PRIVATE_ROUND, {"least_rows": 121}, "rows"),
-        (PRIVATE_ROUND, {"rounds": 11}, "rounds"),
-        (EXACT_ROUND, {"rounds": 11}, "rounds"),
-        (EXACT_ROUND, {"width": 9}, "settings"),
+        (PRIVATE_ROUND, {"least_rows": 121}, "rows"), (PRIVATE_ROUND, {"rounds": 11}, "rounds"),
+        (EXACT_ROUND, {"rounds": 11}, "rounds"), (EXACT_ROUND, {"width": 9}, "settings"),
     ],
-)
+)  # fmt: skip
 def test_limits_hold_at_the_border(ledger, claim, beyond, code):
     assert code_of(claim, ALLOWED, ledger) == "ok"
     assert code_of(claim._replace(**beyond), ALLOWED, ledger) == code
@@ -108,14 +104,6 @@ def test_epsilon_that_must_be_left_is_left(ledger):
     assert code_of(PRIVATE, ALLOWED | {"least_epsilon_left": 9.001}, ledger) == "ok"
     with pytest.raises(BudgetError):
         ledger.require(purchase)
-
-
-def test_again_is_consent_for_one_more_answer(tmp_path):
-    ledger = Ledger(tmp_path / "ledger")
-    ledger.book(Purchase(**BOOKED))
-    for again, consent in ((None, False), (2, False), (1, True)):
-        assert code_of(EXACT, ALLOWED | {"most_releases": 9, "again": again}, ledger) == "ok"
-        assert ledger.again == consent
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Schema
-from synthfair.surrogate.records import (
-    Surrogate,
-    find_margins,
-    read_sums,
-    surrogate_of,
-    tells,
-    weight_terms,
-)
+from synthfair.surrogate import records
 from synthfair.surrogate.sums import SurrogateSpec, TableSums, histograms, smooth_rates
 
-K_MIN, NODES = 50, 2000
-"""The least rows of a sum; nodes of an integer programme, at most."""
+K_MIN, NODES, TELLS = 50, 2000, records.tells
+"""The least rows of a sum; nodes of an integer programme, at most; the rule that is tested."""
 
 HALF = 2.5 + 1e-3
 """By how much a sum may differ from its rounded one, the grid of the terms included."""
@@ -99,7 +92,7 @@ def rule_table(kind, columns, number):
         with pytest.MonkeyPatch.context() as patch:
             ignore_pairs_of_columns(patch)
             try:
-                margins = find_margins(table.answers, first.reshape(4, -1), table.spec)
+                margins = records.find_margins(table.answers, first.reshape(4, -1), table.spec)
             except sf.InputError:
                 continue
         if len(margins.strata.tilted):
@@ -107,11 +100,11 @@ def rule_table(kind, columns, number):
 
 
 def ignore_pairs_of_columns(patch):
-    patch.setattr("synthfair.surrogate.records.tells", lambda *args: tells(*args[:2], [], args[3]))
+    patch.setattr("synthfair.surrogate.records.tells", lambda *args: TELLS(*args[:2], [], args[3]))
 
 
 def has_block(table):
-    return len(read_sums(table.answers, table.spec).margins.strata.tilted) > 0
+    return len(records.read_sums(table.answers, table.spec).margins.strata.tilted) > 0
 
 
 def numbers_left(table, *, rates_of_groups=False):
@@ -120,14 +113,14 @@ def numbers_left(table, *, rates_of_groups=False):
     ``rates_of_groups`` plants sums that link columns over the groups of the block.
     """
     spec, real, allowed, own = table.spec, table.rows, table.allowed, cell_of(table.allowed)
-    sums, functions, rounded = read_sums(table.answers, spec), [], []
+    sums, functions, rounded = records.read_sums(table.answers, spec), [], []
 
     def add(f, total):
         functions.append(f.reshape(len(own), -1))
         rounded.append(np.atleast_1d(5 * np.rint(total / 5)))
 
-    every = Surrogate(*allowed, np.ones(len(own)), (), (), 0.0)
-    for here, total, terms in weight_terms(every, sums, spec):
+    every = records.Surrogate(*allowed, np.ones(len(own)), (), (), 0.0)
+    for here, total, terms in records.weight_terms(every, sums, spec):
         for term in terms:
             f = np.zeros((len(own), len(term.mean)))
             f[here] = term.f
@@ -193,6 +186,8 @@ def test_surrogate_does_not_tell_the_pair_of_a_rule():
     s, y = np.repeat([0, 1], 4), np.array([1.0, -1, -1, -1] * 2)
     rows = repeated(sf.Encoded(x, s, y), [31, 87, 93, 207, 120, 248, 255, 559])
     spec = spec_of(2)
-    surrogate = surrogate_of(read_sums(TableSums(in_memory(rows), spec), spec), spec)
+    surrogate = records.surrogate_of(
+        records.read_sums(TableSums(in_memory(rows), spec), spec), spec
+    )
     assert surrogate.left_out == ((0, 1.0),)
     assert set(cell_of(surrogate)) == {0, 2, 3}

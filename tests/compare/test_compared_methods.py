@@ -1,0 +1,184 @@
+"""Each method is the function of its room, on the same rows, with the same seeds."""
+
+import numpy as np
+import pytest
+from builders import make_schema, make_table
+from sklearn.linear_model import LogisticRegression
+
+import synthfair as sf
+from synthfair.compare import federate, round_settings, run_method
+from synthfair.data.bases import Steps
+from synthfair.data.encode import Encoded
+from synthfair.data.partition import partition
+from synthfair.fairness.target import Target
+from synthfair.federated import make_user_data, train_rounds
+from synthfair.release.format import release_bytes
+from synthfair.server.pooling import concatenated
+from synthfair.sklearn import FairLogisticRegression
+
+REPORT = sf.ServerConfig(resamples=10)
+FEW = {"n_synthetic": 24, "steps": 100}
+
+TABLE = make_table(n=2000)
+TABLE["income"] += np.where(TABLE["town"] == "b", 20, 0)  # by which a blind model has a gap
+TABLE["income"] = TABLE["income"].clip(upper=100)
+
+
+INCOME = make_schema().columns["income"].model_copy(update={"basis": Steps(edges=(30, 60))})
+SCHEMA = make_schema().model_copy(update={"columns": make_schema().columns | {"income": INCOME}})
+PARTS = partition(TABLE, clients=2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def clients():
+    return federate(PARTS, SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """The surrogates of seed 0, once they are made."""
+    return {}
+
+
+def scores_of(model, clients):
+    return np.concatenate([model.scores(rows.x, rows.s) for rows in clients.test])
+
+
+@pytest.mark.parametrize("rho", [0.0, 100.0])
+def test_central_and_local_are_ridge_regressions_of_all_and_of_own_rows(clients, rho):
+    """C = 1 of the number of rows, in both."""
+    found = {
+        method: run_method(method, clients, sf.DistillConfig(rho_o=rho), REPORT)[1].scores[0]
+        for method in ("central", "local")
+    }
+    trained = {"central": concatenated(clients.train), "local": clients.train[0]}
+    for method, (x, s, y) in trained.items():
+        peer = LogisticRegression(C=1, tol=1e-10, max_iter=10_000).fit(x, y)
+        if rho:
+            peer = FairLogisticRegression(rho=rho, bounds=(0, 1)).fit(x, y, sensitive_features=s)
+        expected = peer.decision_function(clients.test[0].x)
+        np.testing.assert_allclose(found[method], expected, atol=1e-5)
+
+
+def test_single_shot_and_surrogate_pool_the_releases_of_each_client(clients):
+    config = sf.DistillConfig(rho_o=10.0, **FEW)
+    for method, settings, problem in (
+        ("single_shot", config, None),
+        ("surrogate", config.records, sf.ServerConfig(rho=10.0)),
+    ):
+        releases = {
+            name: sf.distill_table(part.train, SCHEMA, settings, source=name).release
+            for name, part in zip(clients.names, PARTS, strict=True)
+        }
+        model = sf.pool_and_train(releases, SCHEMA, problem)
+        _, fitted = run_method(method, clients, config, REPORT)
+        np.testing.assert_array_equal(np.concatenate(fitted.scores), scores_of(model, clients))
+        sizes = [len(release_bytes(each)) for each in releases.values()]
+        assert fitted.cost == (2, 1, sum(sizes))
+
+
+def test_methods_in_rounds_are_those_of_their_room(clients):
+    """Sent are (A + 1) p + 2 A + 2 numbers with a constraint, of 8 bytes."""
+    rows, options = concatenated(clients.train), {"rounds": 20, "learning_rate": 1.0}
+    config = sf.DistillConfig(rho_o=50.0)
+    _, fitted = run_method("fpfl", clients, config, REPORT, rounds=options)
+    settings = round_settings("fpfl", config, options)
+    model, *_ = train_rounds(make_user_data(rows, clients.user, SCHEMA, settings), settings)
+    np.testing.assert_array_equal(np.concatenate(fitted.scores), scores_of(model, clients))
+    assert fitted.target == Target(by="tolerance", amounts=(1 / 50,))
+    assert fitted.cost == (2, 20, 8 * (3 * (rows.x.shape[1] + 1) + 6) * 2 * 20)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "refine"])
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_fedavg_and_refine_end_at_central_training(method, penalty, clients, shared):
+    config = sf.DistillConfig(rho_o=100.0, penalty=penalty)
+    (found, fitted), (central, _) = (
+        run_method(name, clients, config, REPORT, shared=shared) for name in (method, "central")
+    )
+    near = 1e-4 if method == "refine" else 0.02  # FedAvg's ridge holds the intercept, too
+    for metric in ("accuracy", "covariance", "spd"):
+        assert found.overall[metric].value == pytest.approx(central.overall[metric].value, abs=near)
+    assert fitted.converged
+    if method == "refine":
+        # At 5 points, sums of losses and of two groups.
+        n = clients.train[0].x.shape[1] + 1
+        numbers = 3 + 15 * (1 + n) + 5 * (1 if penalty == "covariance" else 3) * n * (n + 1) // 2
+        _, one = run_method("surrogate", clients, config, REPORT, shared=shared)
+        assert fitted.cost == (2, 1 + 5, one.cost.bytes_sent + 5 * 2 * 8 * numbers)
+
+
+def test_exponentiated_gradient_lowers_the_gap(clients):
+    (plain, _), (fair, _) = (
+        run_method("exponentiated_gradient", clients, sf.DistillConfig(rho_o=rho), REPORT)
+        for rho in (0.0, 100.0)
+    )
+    assert abs(fair.overall["spd"].value) < 0.75 * abs(plain.overall["spd"].value)
+    assert fair.overall["accuracy"].value > fair.constant_accuracy
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["single_shot", "surrogate", "refine", "central", "exponentiated_gradient", "fpfl"],
+)
+def test_test_rows_decide_nothing_and_groups_only_where_asked(method, clients, shared):
+    part, rounds = clients.test[0], {"rounds": 20}
+    other = clients._replace(test=(part, Encoded(part.x, 1 - part.s, -part.y)))
+    for reads in (False, True):
+        config = sf.DistillConfig(rho_o=2.0, group_input=reads, **FEW)
+        _, fitted = run_method(method, other, config, REPORT, rounds=rounds, shared=shared)
+        assert np.array_equal(*fitted.scores) != reads
+
+
+def test_constant_has_no_gap_and_the_share_of_the_majority(clients):
+    found, _ = run_method("constant", clients, sf.DistillConfig(), REPORT)
+    labels = np.concatenate([part.y for part in clients.test])
+    majority = max(np.mean(labels > 0), np.mean(labels < 0))
+    assert found.overall["accuracy"].value == found.constant_accuracy == pytest.approx(majority)
+    assert found.overall["spd"].value == 0
+
+
+def test_surrogates_are_made_once_a_seed_and_content(clients):
+    """Two weights share them, with the same results; other rows or another seed have their own."""
+    other = clients._replace(plain=tuple(Encoded(x, s, -y) for x, s, y in clients.plain))
+    made, shared = None, {}
+    for part, seed, rho, are_there in (
+        (clients, 0, 0.0, False),
+        (federate(PARTS, SCHEMA), 0, 10.0, True),
+        (clients, 1, 10.0, False),
+        (other, 1, 10.0, False),
+    ):
+        config = sf.DistillConfig(rho_o=rho, seed=seed)
+        found, fitted = run_method("surrogate", part, config, REPORT, shared=shared)
+        (now,) = shared.values()
+        assert (now is made) is are_there
+        made = now
+    alone, expected = run_method("surrogate", other, config, REPORT)
+    assert (found.overall, fitted.cost) == (alone.overall, expected.cost)
+
+
+@pytest.mark.parametrize(
+    ("given", "method", "rho", "expected"),
+    [
+        (None, "fpfl", 20.0, {"method": "fpfl", "alpha": 0.05, "rounds": 1000}),
+        (None, "fpfl", 1.0, {"method": "fedsgd"}),
+        (None, "mmdm", 0.0, {"method": "mmdm", "multiplier_rate": 0.0, "damping": 0.0}),
+        ({"seed": 1}, "two_phase", 10.0, {"rounds": 4, "learning_rate": 2.0, "seed": 0}),
+    ],
+)
+def test_round_settings_are_the_given_ones_or_the_methods_own(given, method, rho, expected):
+    found = round_settings(method, sf.DistillConfig(rho_o=rho), given).model_dump()
+    assert found | expected == found
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "key"),
+    [
+        ("refine", {"epsilon": 1.0, "delta": 1e-4}, "epsilon"),
+        ("fedavg", {"intercept": False}, "intercept"),
+        ("two_phase", {"notion": "equal_opportunity"}, "notion"),
+    ],
+)
+def test_method_refuses_settings_that_it_does_not_have(method, settings, key, clients):
+    with pytest.raises(sf.InputError, match=key):
+        run_method(method, clients, sf.DistillConfig(**settings), REPORT)
