@@ -1,6 +1,5 @@
 """A headless browser, for tests of pages."""
 
-import json
 import shutil
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ needs_browser = pytest.mark.skipif(
 
 @contextmanager
 def headless():
-    """Yields a driver that notes what its pages write to the console and ask of the network."""
+    """Yields a driver that notes what its pages write to the console."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -22,19 +21,9 @@ def headless():
     options.binary_location = shutil.which("chromium") or ""
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
     try:
         yield driver
     finally:
         driver.quit()
-
-
-def asked_for(driver):
-    """The addresses that pages have asked for since the last call."""
-    sent = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    return [
-        message["params"]["request"]["url"]
-        for message in sent
-        if message["method"] == "Network.requestWillBeSent"
-    ]

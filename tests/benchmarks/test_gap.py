@@ -21,7 +21,6 @@ def test_table_1_has_its_printed_digits_and_guarantees_that_are_too_small(cell):
     assert math.isinf(found.published) == math.isinf(cell.printed)
     assert found.published == pytest.approx(cell.printed, rel=0, abs=0.00501)
     assert math.isinf(cell.printed) or found.true > found.published
-    assert cell.mechanism != "M_R" or found.corrected >= found.published
 
 
 @pytest.mark.parametrize("name", ["M_R", "M_L"])

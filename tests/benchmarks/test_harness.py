@@ -90,7 +90,6 @@ def test_smoke_runs_are_never_taken_for_others(tmp_path, command, done):
         command("--smoke", "--output", harness.RESULTS / "toys")
     with pytest.raises(SystemExit, match="0 runs"):
         command("--show", "--output", tmp_path / "none")
-    assert len(done) == 5
 
 
 def test_settings_are_chosen_by_their_entries(tmp_path, command, done):

@@ -35,7 +35,6 @@ def test_peers_reach_our_x(solved, peer):
     run = take_turns(module.distil(plain, CONFIG.steps), 5, float)
     np.testing.assert_allclose(run.reached.x, ours.x, atol=1e-5)
     np.testing.assert_allclose(run.reached.theta, ours.theta, atol=2e-4)
-    assert np.abs(ours.x - plain.x).max() > 0.03  # it has moved
 
 
 def test_all_find_one_objective(solved):
@@ -61,4 +60,3 @@ def test_turn_is_timed_without_ours(monkeypatch):
 
     run = take_turns(peer(), 20, lambda: passed.append(0.1) or 1.0)
     assert run.seconds == pytest.approx([0.2] * TURNS)
-    assert run.ours == (1.0,) * TURNS

@@ -62,8 +62,8 @@ def test_published_settings_are_those_of_the_paper():
     for name in ("dutch/gender", "law_school/race", "law_school/gender"):
         file = load_release_config(configs_folder() / f"{name}.toml")
         assert kept.items() <= file.model_dump().items()
-    (heat,) = {config_of(one.cell, **one.changes).lambda_theta for one in figure2.FIGURE2.settings}
-    assert heat == 1e-4
+    heat = {config_of(one.cell, **one.changes).lambda_theta for one in figure2.FIGURE2.settings}
+    assert heat == {1e-4}
     real = prepare(encode(make_table(), make_schema()), config).objective.rows
     np.testing.assert_array_equal(real.a[:, -1], real.s)
 

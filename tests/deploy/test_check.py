@@ -129,12 +129,6 @@ def test_kit_that_is_not_ready_is_refused(kit, name, file, changes, said):
     assert any(said in line for line in problems(folder))
 
 
-def test_jobs_signed_may_be_asked_for_in_words(kit):
-    site = kit("a")
-    change(site / CLIENT, {"require_signed_jobs": True})
-    assert problems(site) == []
-
-
 def test_stores_outside_of_the_kit_are_refused(made, tmp_path):
     """As a kit was hardened before it moved; in a folder with a word that a description replaces."""
     server = shutil.copytree(made["localhost"], tmp_path / "PROJECTS" / "REPORTS-PARTY")

@@ -19,7 +19,6 @@ from synthfair.deploy.project import read_project
 from synthfair.errors import InputError
 
 PARTIES = {"localhost": "server", "a": "client", "sums-a": "client", "lead@hub.org": "admin"}
-OWN = "local/synthfair.json"
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def kits(tmp_path):
 
 
 def own_of(kit):
-    return json.loads((kit / OWN).read_text())
+    return json.loads((kit / "local" / "synthfair.json").read_text())
 
 
 def test_kit_hardened_holds_what_the_project_proposes(kits, project):
@@ -46,7 +45,7 @@ def test_kit_hardened_holds_what_the_project_proposes(kits, project):
     assert aggregator["limits"]["most_tasks"] == 20
     assert {site["server"], aggregator["server"]} == {"localhost:8002"}
     assert (server["org"], server["aggregators"]) == ("hub", "aggregators")
-    assert not (kits["lead@hub.org"] / OWN).exists()
+    assert not (kits["lead@hub.org"] / "local" / "synthfair.json").exists()
     # A job can have one class loaded, once it was looked at.
     for name, loaded in (("localhost", "JobController"), ("a", "SiteExecutor")):
         settings = json.loads((kits[name] / "local" / "resources.json").read_text())
