@@ -145,6 +145,41 @@ def encode_tests(
     return cast("dict[str, Encoded]", encoded)
 
 
+def at_cutoff(
+    model: TrainedModel,
+    tables: Mapping[str, pd.DataFrame | Encoded],
+    cutoff: float | None = None,
+    *,
+    most_selected: float = 1.0,
+    config: ServerConfig | None = None,
+) -> tuple[float, Evaluation]:
+    """Return a cutoff, and the metrics of the model that decides by it, on test tables.
+
+    Args:
+        model: not one that decides by group.
+        tables: by name.
+        cutoff: probability above which the decision is positive.
+        most_selected: without a cutoff, the least one by which at most this share of the test rows
+            is selected, 0 to 1.
+        config: of intervals, and of the groups that count.
+
+    Raises:
+        InputError: as :func:`evaluate` and :meth:`synthfair.TrainedModel.with_cutoff`; or the share
+            is not above 0 and at most 1.
+    """
+    encoded = encode_tests(tables, model.schema_)
+    if cutoff is None:
+        if not 0 < most_selected <= 1:
+            raise InputError(f"most_selected {most_selected:g}: must be above 0, at most 1")
+        scores = np.sort(_pool({name: score_rows(model, of) for name, of in encoded.items()}).score)
+        n_selected = int(most_selected * len(scores))
+        refused = scores[-n_selected - 1] if n_selected < len(scores) else scores[0] - 1
+        above = scores[scores > refused]
+        middle = (refused + above[0]) / 2 if len(above) else refused + 1  # rounding moves no row
+        cutoff = float((1 + np.tanh(middle / 2)) / 2)
+    return cutoff, evaluate(model.with_cutoff(cutoff), encoded, config)
+
+
 def pooled_scores(model: TrainedModel, tables: Mapping[str, pd.DataFrame | Encoded]) -> Scored:
     """Return the scored rows of all tables; arguments and errors as of :func:`evaluate`."""
     return _pool(_scores(model, tables))

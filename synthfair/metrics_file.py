@@ -138,6 +138,7 @@ class Metrics(_Given):
 
     accuracy: Annotated[Metric[Share], AsObject]
     spd: _Gap
+    selection_ratio: Annotated[Metric[Share], AsObject]
     equal_opportunity_difference: _Gap
     equalized_odds_difference: Annotated[Metric[Share], AsObject]
     covariance: Annotated[Metric[Number], AsObject]

@@ -121,6 +121,25 @@ class TrainedModel(BaseModel):
             return (scores > 0).astype(float)
         return self.decision.probabilities(scores, s)
 
+    def with_cutoff(self, cutoff: float) -> TrainedModel:
+        """Return the model that decides +1 above this probability, in place of above 1/2.
+
+        Its scores are lower by log(cutoff / (1 - cutoff)), by its intercept.
+
+        Raises:
+            InputError: the cutoff is not between 0 and 1, or the model decides by group.
+        """
+        if not 0 < cutoff < 1:
+            raise InputError(f"cutoff {cutoff:g}: must be above 0 and below 1")
+        if self.decision is not None:
+            raise InputError("cutoff: the model decides by group, by cutoffs of its own")
+        theta, inputs = self.theta, self.inputs
+        if not self.intercept:
+            theta = (*theta, 0.0)
+            inputs = inputs if self.hidden else (*inputs, INTERCEPT)
+        theta = (*theta[:-1], theta[-1] - float(np.log(cutoff / (1 - cutoff))))
+        return self.model_copy(update={"theta": theta, "inputs": inputs, "intercept": True})
+
     def predict(self, table: pd.DataFrame) -> np.ndarray:
         """Return the decision [N] for each row, a label's value; see :func:`synthfair.predict`.
 
@@ -411,6 +430,7 @@ def predict(
     id_column: str | None = None,
     keep: Sequence[str] = (),
     reference: np.ndarray | None = None,
+    cutoff: float | None = None,
     clipping: Clipping | None = None,
 ) -> pd.DataFrame:
     """Return score, probability and decision of each row; labels may be absent from the table.
@@ -429,6 +449,8 @@ def predict(
         keep: columns of the table that come first in what is returned, as they are.
         reference: [n] inputs, such as ``model.middle``, against which scores are explained, see
             :meth:`synthfair.TrainedModel.contributions`; no explanation if None.
+        cutoff: probability above which the decision is positive, 0 to 1; the model's own, 1/2, if
+            None. The model was not trained for another: see :func:`synthfair.evaluation.at_cutoff`.
         clipping: counts the values that are clipped, in place of the warning.
 
     Returns:
@@ -468,7 +490,8 @@ def predict(
         ids, table = take_ids(table, id_column, schema, source=source, rows_before=before)
     x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
-    selected = model.decide(score, s, ids)
+    decides = model if cutoff is None else model.with_cutoff(cutoff)
+    selected = decides.decide(decides.scores(x, s), s, ids)
     negative, positive = schema.decided
     decision = np.where(selected, positive, negative)
     chance = (1 + np.tanh(score / 2)) / 2

@@ -8,7 +8,7 @@ import numpy as np
 from builders import make_schema, make_table
 
 from synthfair.data.batches import other_inputs
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill.problem import evaluate, make_problem
 from synthfair.distill.solvers import Cholesky, Method, Newton, adam, choose_method
@@ -71,15 +71,6 @@ def point_at(problem, x):
 def hypergradient(problem, x):
     """The package's, at the optimum."""
     return point_at(problem, x)[1]
-
-
-def start_at_rows(monkeypatch):
-    """Distillations start at real rows, of which a release is then made."""
-
-    def first_rows(config, rows, **_):
-        return Encoded(*(values[: config.n_synthetic] for values in rows))
-
-    monkeypatch.setattr(outer, "choose_start", first_rows)
 
 
 def run(problem, config, optimizer=None, **solvers):

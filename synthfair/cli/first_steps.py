@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from synthfair.cli.parameters import Force, SchemaFile
 from synthfair.cli.show import conclude, counting_bar, opening, say, warn
@@ -174,7 +174,11 @@ def labelled_table(
     return rows, schema
 
 
-def schema(
+schema = App(name="schema")
+
+
+@schema.default
+def draft(
     table: Path,
     /,
     *,
@@ -198,7 +202,7 @@ def schema(
     Args:
         table: The table, CSV or Parquet.
         label: The column with the label.
-        positive: The label's values that are positive.
+        positive: The label's values that are positive; of a label of numbers, ">= 10" or "< 10".
         sensitive: The column with the groups; of several, groups are all combinations.
         missing: Texts that mean that a value is missing, beside empty, NA, N/A, NaN, null, ? and a
             dot.
@@ -215,3 +219,36 @@ def schema(
     )  # fmt: skip
     write_text(output, laid_out(document) + "\n")
     say(f"{output}: a draft; review it as its 'draft' block says, then delete that block")
+
+
+@schema.command
+def merge(*drafts: Path, output: Path, force: Force = False) -> None:
+    r"""Merge several sites' schemas, or drafts, into one that all their tables fit.
+
+    Columns of categories have all sites' categories, and numbers the wider bounds. What differs is
+    printed by site, and is in the block "draft" for review. The hash at the end is that of the
+    schema without this block: sites that approve the same schema see the same hash.
+
+        python -m synthfair schema merge a.json b.json --output schema.json
+
+    Args:
+        drafts: Each site's schema or draft, which it may publish.
+        output: JSON to write.
+    """
+    from synthfair.data.draft import laid_out
+    from synthfair.data.merge import changes, merge_schemas, read_draft
+
+    require_free(output, inputs=drafts, force=force)
+    documents = {str(path): read_draft(path) for path in drafts}
+    if len(documents) < 2:
+        raise InputError("schema merge: give at least two sites' schemas, each once")
+    merged, agreed = merge_schemas(documents)
+    write_text(output, laid_out(merged) + "\n")
+    for site, document in documents.items():
+        lines = changes(document, merged)
+        say(f"{site}: " + ("as it is" if not lines else f"{len(lines)} changes"))
+        for line in lines:
+            say(f"  {line}")
+    kind = "a draft; review its 'draft' block, then delete it" if "draft" in merged else "merged"
+    say(f"{output}: {kind}")
+    say(f"hash of the schema: {agreed.hash}")

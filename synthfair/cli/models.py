@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from synthfair.cli.parameters import Force, Model
-from synthfair.cli.show import say
+from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
 from synthfair.files import require_free, whole_file
 
@@ -20,6 +20,9 @@ def predict(
     keep: tuple[str, ...] = (),
     explain: bool = False,
     reference: Path | None = None,
+    cutoff: float | None = None,
+    most_selected: float | None = None,
+    test: tuple[Path, ...] = (),
     output: Path | None = None,
     force: Force = False,
 ) -> None:
@@ -40,6 +43,9 @@ def predict(
     schema (of numbers that of their bounds; all categories alike), or, with --reference, the mean
     of a table's rows.
 
+    The model decides +1 above a probability of 1/2. Another cutoff, given or chosen so that few are
+    selected, has another accuracy and another gap: they are measured on --test rows, and printed.
+
     Where the model's decisions are drawn by coins (thresholds --randomized), --id names the column
     by which a person is known: the same id gets the same coin, today and tomorrow.
 
@@ -49,9 +55,13 @@ def predict(
         keep: Columns of the table that are written, too.
         explain: Add the contribution of each column to the score.
         reference: CSV or Parquet; with --explain, the reference is the mean of its rows.
+        cutoff: Probability above which a decision is positive; needs --test.
+        most_selected: In place of --cutoff: the share of the --test rows that is selected at most.
+        test: Tables of labelled test rows, of which accuracy and gap are printed.
         output: CSV to write; standard output if not given.
     """
     from synthfair.data.tables import read_chunks
+    from synthfair.evaluation import at_cutoff, evaluate, read_tests
     from synthfair.trained import mean_inputs, predict_parts, read_model
 
     if reference and not explain:
@@ -59,6 +69,25 @@ def predict(
     if output:
         require_free(output, inputs=(model, data, reference), force=force)
     trained_model = read_model(model)
+
+    # Another cutoff, never without what it does to the gap.
+    if cutoff is not None or most_selected is not None:
+        if not test or (cutoff is not None and most_selected is not None):
+            raise InputError("--cutoff, --most-selected: give one, and labelled rows by --test")
+        tables = read_tests(test, trained_model.schema_)
+        share = 1.0 if most_selected is None else most_selected
+        cutoff, changed = at_cutoff(trained_model, tables, cutoff, most_selected=share)
+        for name, metrics in (("0.5", evaluate(trained_model, tables)), (f"{cutoff:.3g}", changed)):
+            selected = (
+                sum(r.n * r.selection_rate for r in metrics.by_group.values()) / metrics.n_test
+            )
+            warn(
+                f"cutoff {name}: selects {selected:.1%} of {metrics.n_test:,} test rows, accuracy"
+                f" {metrics.accuracy.value:.3f}, gap {metrics.spd.value:+.3f}"
+                f" [{metrics.spd.low:+.3f}, {metrics.spd.high:+.3f}]"
+            )
+    elif test:
+        raise InputError("--test: is for --cutoff or --most-selected")
 
     # The rows, and that from which contributions are counted.
     parts = read_chunks(data, trained_model.schema_, text=[*keep, id] if id else keep)
@@ -68,7 +97,13 @@ def predict(
         middle = mean_inputs(trained_model, rows, source=str(reference))
 
     scores = predict_parts(
-        trained_model, parts, source=str(data), id_column=id, keep=keep, reference=middle
+        trained_model,
+        parts,
+        source=str(data),
+        id_column=id,
+        keep=keep,
+        reference=middle,
+        cutoff=cutoff,
     )
     with whole_file(output) if output else nullcontext(sys.stdout) as file:
         for i, frame in enumerate(scores):

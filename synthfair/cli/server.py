@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from synthfair.server.page import Refinement, ServerResult
 
 _EVALUATION = ("notion", "groups_by", "min_group_rows")
-_TRAINING = ("rho", "max_gap", "max_client_gap", "penalty")
+_TRAINING = ("rho", "max_gap", "max_client_gap", "min_ratio", "penalty")
 
 
 @with_settings(("Settings", ServerConfig, (*_TRAINING, *_EVALUATION)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -44,6 +45,9 @@ _TIME = r"\d{1,4}([-/.])\d\d?\1\d{2,4}(?!\d).*|\d\d?:\d\d.*|-?\d+ days.*"
 
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
 """Digits with signs and separators, perhaps of a currency."""
+
+_RULE = re.compile(r"(>=|<)\s*([+-]?\d+(?:\.\d+)?)")
+"""A rule by which a label of numbers is positive, as it is typed."""
 
 CODES_QUESTION = "codes, or a quantity?"
 """The question that comes first in the list to review."""
@@ -103,7 +107,8 @@ def draft_document(
         table: text as :func:`read_raw_table` reads CSV files, or typed.
         name: of the table.
         label: a column of it.
-        positive: the value of the label, or several, that are y = +1.
+        positive: the value of the label, or several, that are y = +1; or of a label of numbers a
+            rule, ">= 10" or "< 10".
         sensitive: another column, or several.
         missing: texts that stand for a missing value, beside those that are found.
         additive: whether numbers get splines.
@@ -125,20 +130,33 @@ def draft_document(
     words = find_missing(table[plain], missing)
     table = tidied(table, words, plain)
     drafts = {column: draft_column(table[column], additive=additive) for column in names}
-    drafts |= {column: _draft_role(role, table[column]) for column, role in roles.items()}
+    given = np.atleast_1d(np.array(positive, object)).tolist()
+    typed = str(given[0]).strip() if len(given) == 1 else ""
+    # What looks like a rule may be a value, as "<30" of days until a readmission.
+    is_value = typed in table[label].astype("string").array
+    rule = None if is_value else _RULE.fullmatch(typed)
+    if rule:
+        drafts[label] = _draft_ruled(table[label], rule)
+    drafts |= {
+        column: _draft_role(role, table[column])
+        for column, role in roles.items()
+        if not (rule and column == label)
+    }
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
     questions = {
         f"columns.{column}": cause if column in columns else f"ignored: {cause}"
         for column, (_, cause) in drafts.items()
     }
 
-    values = columns[label]["categories"]
-    given = np.atleast_1d(np.array(positive, object)).tolist()
-    position = find_categories(pd.Series(given, dtype="string").str.strip(), values)
-    chosen = [values[i] for i in dict.fromkeys(position.tolist())]
-    if not chosen or -1 in position or len(chosen) == len(values):
-        allowed = f"must be some, but not all, values of {label!r}: {shown(values)}"
-        raise InputError(f"positive {shown(given)}: {allowed}")
+    if rule:
+        chosen = [{"at_least" if rule[1] == ">=" else "below": float(rule[2])}]
+    else:
+        values = columns[label]["categories"]
+        position = find_categories(pd.Series(given, dtype="string").str.strip(), values)
+        chosen = [values[i] for i in dict.fromkeys(position.tolist())]
+        if not chosen or -1 in position or len(chosen) == len(values):
+            allowed = f"must be some, but not all, values of {label!r}: {shown(values)}"
+            raise InputError(f"positive {shown(given)}: {allowed}")
     to_review = {
         **dict(sorted(questions.items(), key=lambda question: CODES_QUESTION not in question[1])),
         "description": "say what the rows are, and where bounds and categories come from",
@@ -314,6 +332,17 @@ def _is_nested(values: pd.Series) -> bool:
     return values.dtype == object and any(map(pd.api.types.is_list_like, values.dropna()))
 
 
+def _draft_ruled(values: pd.Series, rule: re.Match[str]) -> tuple[dict[str, Any], str]:
+    """Return the entry of a label of numbers, and why. Raises InputError: all are on one side."""
+    numbers = as_numbers(values.dropna())
+    above = numbers >= float(rule[2])
+    if not np.isfinite(numbers).all() or above.all() or not above.any():
+        raise InputError(
+            f"positive {rule[0]}: must divide label {values.name!r}, all numbers, in two"
+        )
+    return _numeric(numbers, additive=False), "numbers, divided by the rule of positive"
+
+
 def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     """Return the entry of a label or a sensitive attribute, and why. Raises InputError: of none."""
     texts, source = _counts(values), f"{role} {values.name!r}"
@@ -321,6 +350,12 @@ def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     n, without = len(listed["categories"]), len(values) - texts.sum()
     if not (2 if role == "label" else 1) <= n <= MAX_CATEGORIES:
         remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
+        if n and np.isfinite(as_numbers(texts.index.to_series())).all():
+            rules = {
+                "label": "a rule as positive, such as '>= 10'",
+                "sensitive": "bins in its schema",
+            }
+            remedy += f"; for numbers, {rules[role]}"
         raise InputError(f"{source}: holds {n} values; {remedy}")
     folded: Any = texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
     names = texts.index.to_series().groupby(folded).agg(sorted)

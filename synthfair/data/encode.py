@@ -464,6 +464,8 @@ def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.nd
     """Return the category's index of each value [N]; missing is one more, where it has a column."""
     categories, missing = column.categories, _missing(values, column, refuse)
     position = np.where(missing, -1, find_categories(values, categories))
+    if column.bins is not None:  # a name of a bin, as in records, stands for itself
+        position = np.where(position < 0, _bin_index(as_numbers(values), column.bins), position)
     if column.unlisted is not None:
         position = np.where(position < 0, categories.index(column.unlisted), position)
     if column.unknown is None:
@@ -471,6 +473,14 @@ def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.nd
     if column.missing == "category":
         position = np.where(missing, len(categories), position)
     return position
+
+
+def _bin_index(numbers: np.ndarray, bins: Sequence[float | None]) -> np.ndarray:
+    """Return the index of the bin of each number [N], -1 where it is in none."""
+    first, *inner, last = bins
+    lower, upper = -np.inf if first is None else first, np.inf if last is None else last
+    is_inside = (numbers >= lower) & (numbers <= upper)
+    return np.where(is_inside, np.searchsorted(np.array(inner, float), numbers, side="right"), -1)
 
 
 def find_categories(values: pd.Series, categories: Sequence[Value]) -> np.ndarray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import compress, product
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, pairwise, product
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -62,6 +62,50 @@ MAX_SCHEMA_BYTES = 2**21
 """The largest size of a schema's file, and half that of a release's header, which holds it."""
 
 
+RULES = ("at_least", "below", "between")
+"""Rules by which numbers of a label are positive."""
+
+
+def bin_names(bins: Sequence[float | None]) -> tuple[str, ...]:
+    """Return the names of the bins between edges, of which the first and last may be None: open.
+
+    >>> bin_names([0, 25, 40, 65])
+    ('0 to below 25', '25 to below 40', '40 to 65')
+    >>> bin_names([None, 10, None])
+    ('below 10', 'at least 10')
+    """
+    edges, last = [edge if edge is None else f"{edge:.12g}" for edge in bins], len(bins) - 2
+    names = []
+    for i, (low, high) in enumerate(pairwise(edges)):
+        if low is None or high is None:
+            names.append(f"below {high}" if low is None else f"at least {low}")
+        else:
+            names.append(f"{low} to {high}" if i == last else f"{low} to below {high}")
+    return tuple(names)
+
+
+def ruled(document: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema's document whose label is positive by a rule: of bins, one of them positive.
+
+    Raises:
+        ValueError: no rule of :data:`RULES` with its number, or two; or the label is not numeric.
+    """
+    (name, given), *more = [*rule.items()] or [("", None)]
+    numbers = given if name == "between" else [given]
+    is_rule = not more and name in RULES and isinstance(numbers, list | tuple)
+    n_edges = 1 + (name == "between")
+    if not (is_rule and len(numbers) == n_edges and all(type(v) in (int, float) for v in numbers)):
+        raise ValueError(f"positive {rule}: must be one of {shown(RULES)} with its number or two")
+    columns, label = document.get("columns") or {}, document.get("label")
+    if not isinstance(column := columns.get(label), dict) or column.get("kind") != "numeric":
+        raise ValueError(f"positive {rule}: is for a label of kind numeric")
+    bins = [None, *numbers, None]
+    kept = {key: value for key, value in column.items() if key == "missing"}
+    binned = {"kind": "categorical", "bins": bins} | kept
+    positive = bin_names(bins)[name != "below"]
+    return document | {"positive": positive, "columns": columns | {label: binned}}
+
+
 Label = Annotated[Text, StringConstraints(min_length=1, max_length=60), AfterValidator(on_one_line)]
 """A name of a category for people."""
 
@@ -95,7 +139,7 @@ class Numeric(BaseModel):
 
 
 class Categorical(BaseModel):
-    """A column of listed values, encoded one-hot in the order listed.
+    """A column of listed values, or of numbers in bins, encoded one-hot in the order listed.
 
     Of two categories only the second gets a column: the first is where that is 0. A value that is
     not listed is refused, or stands for the category ``unlisted``, or is ``unknown``: then it
@@ -103,6 +147,10 @@ class Categorical(BaseModel):
     warning. ``shares`` are those of the categories; equal ones if not given. A missing value is
     refused, has an indicator of its own (``category``), or is taken as an unlisted one
     (``unlisted``).
+
+    ``bins`` are increasing edges that sort numbers into categories: each from one edge to below the
+    next, the last one with its upper edge. None at an end is no bound. ``categories`` are then the
+    names of the bins.
 
     ``labels`` are names for people, by category as text: {"0": "not white"}. Groups are called so
     in results. They do not enter the schema's hash: releases pool whether they have labels or not,
@@ -113,6 +161,9 @@ class Categorical(BaseModel):
 
     kind: Literal["categorical"] = "categorical"
     categories: tuple[Value, ...] = Field(min_length=2, max_length=MAX_COLUMNS, strict=False)
+    bins: tuple[float | None, ...] | None = Field(
+        default=None, strict=False, exclude_if=lambda given: given is None
+    )
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = Field(
@@ -120,6 +171,21 @@ class Categorical(BaseModel):
     )
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
     labels: dict[Text, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bins_are_categories(cls, document: object) -> object:
+        if not isinstance(document, dict) or (bins := document.get("bins")) is None:
+            return document
+        edges = bins if isinstance(bins, list | tuple) else ()
+        numbers = [v for i, v in enumerate(edges) if v is not None or 0 < i < len(edges) - 1]
+        is_number = all(type(v) in (int, float) for v in numbers)
+        if len(edges) < 3 or not is_number or not is_increasing(numbers):
+            raise ValueError(f"bins {bins}: must be 3 or more increasing numbers; ends may be null")
+        names = bin_names(bins)
+        if tuple(document.get("categories", names)) != names:
+            raise ValueError(f"categories: with bins they must be {shown(names)}, or not be given")
+        return document | {"categories": names}
 
     @model_validator(mode="after")
     def _values_are_listed(self) -> Categorical:
@@ -180,7 +246,9 @@ class Schema(BaseModel):
         name: of the table.
         description: for people; where the bounds come from.
         label: name of a categorical column.
-        positive: the category of the label, or several, that are y = +1; all others are y = -1.
+        positive: the category of the label, or several, that are y = +1; all others are y = -1. In
+            JSON, for a label of numbers, a rule: {"at_least": 10}, {"below": 10} or {"between": [5,
+            10]}, of which the last means from 5 to below 10; the label is then in bins.
         sensitive: name of a categorical column; its categories, in order, are the groups 0, 1, ...
             Of several columns, such as sex and race, the groups are all combinations of their
             categories, those of the last column changing first.
@@ -231,6 +299,8 @@ class Schema(BaseModel):
     def _readable(cls, document: object) -> object:
         # Before each column is looked at, as one error for each would bury these.
         fields = document if isinstance(document, dict) else {}
+        if isinstance(rule := fields.get("positive"), dict):
+            document = fields = ruled(fields, rule)
         if "draft" in fields:
             raise ValueError("still marked a draft; review it, then delete its block 'draft'")
         if isinstance(columns := fields.get("columns"), dict):
@@ -563,9 +633,24 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
 
 def differences(released: Schema, given: Schema) -> list[str]:
     """Return the differences between the schema of a release and the given one, by column."""
+    names = "in the release", "in the schema given"
+    return document_differences(released.document, given.document, names)
+
+
+def document_differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
+) -> list[str]:
+    """Return the differences between two schemas as JSON, a line for each key of a column.
+
+    Args:
+        first: the one.
+        second: the other.
+        names: what lies where, as in "in the release".
+    """
     lines, documents = [], []
-    for document in (released.document, given.document):
+    for document in map(dict, (first, second)):
         columns = {f"column {name!r}": column for name, column in document.pop("columns").items()}
+        document.pop("draft", None)
         documents.append({"schema": document} | columns)
     for place in documents[0] | documents[1]:
         old, new = (document.get(place, {}) for document in documents)
@@ -574,8 +659,8 @@ def differences(released: Schema, given: Schema) -> list[str]:
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            first, second = ("none" if v in ((), []) else repr(v)[:200] for v in values)
-            where = f"{first} in the release{only}, {second} in the schema given{only}"
+            shares = ("none" if v in ((), []) else repr(v)[:200] for v in values)
+            where = ", ".join(f"{v} {name}{only}" for v, name in zip(shares, names, strict=True))
             lines.append(f"{place}: {key}: {where}")
     return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
 
@@ -613,6 +698,11 @@ def _is_column_within(released: Numeric | Categorical, given: Numeric | Categori
         narrower = given.lower <= released.lower and released.upper <= given.upper
         return narrower and released.basis in (None, given.basis)
     return False
+
+
+def is_increasing(numbers: Sequence[float]) -> bool:
+    """Return whether each number is finite and above the one before."""
+    return bool(np.isfinite(numbers).all() and (np.diff(numbers) > 0).all())
 
 
 def repeated(names: Iterable[str]) -> list[str]:

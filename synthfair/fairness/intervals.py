@@ -131,6 +131,22 @@ class Shares(NamedTuple):
         rates = self.limits(tail)
         return np.array(difference(rates[:, b], rates[:, a]))
 
+    def ratios(self, tail: float = TAIL) -> np.ndarray:
+        """Return [3, K] the lower of the rates of all pairs of groups over the higher, with limits.
+
+        Of the logarithms as of a difference. A rate of 0 over another has the low limit 0, and is
+        not-a-number over 0.
+        """
+        a, b = np.triu_indices(len(self.size), 1)
+        rates = self.limits(tail)
+        first = np.where(rates[0, a] <= rates[0, b], a, b)
+        low, high = rates[:, first], rates[:, a + b - first]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, least, most = np.exp(np.array(difference(np.log(low), np.log(high))))
+            value = low[0] / high[0]
+            most = np.where(low[0] > 0, most, low[2] / high[1])
+        return np.array([value, np.where(low[1] > 0, least, 0.0), np.minimum(most, 1.0)])
+
 
 def rate_interval(hits: float, size: float) -> Metric:
     """Return a share of some rows with its interval, of Clopper and Pearson (1934).
@@ -258,10 +274,12 @@ def metrics_with_intervals(
         signed = shares[0].differences(tail)
         return Metric(*signed[:, 0].tolist()) if signed.size else UNDEFINED
 
+    of_all = [_shares(each, each.s >= 0, min_group_rows) for each in parts]
     right = (1 + rows.y * (2 * rows.selected - 1)) / 2
     return {
         "accuracy": rate_interval(right.sum(), len(right)),
         "spd": gap(0),
+        "selection_ratio": ratio_interval(*of_all, tail=tail),
         "equal_opportunity_difference": gap(1),
         "equalized_odds_difference": gap(1, -1),
         "covariance": _covariance(rows, by, resamples, seed, min_group_rows),
@@ -356,6 +374,11 @@ def verdict(gap: Metric, limit: float) -> Verdict:
     return "no" if gap.low > limit else "probably not"
 
 
+def ratio_verdict(ratio: Metric, least: float) -> Verdict:
+    """Return whether a ratio is at least a limit, as far as its interval can tell."""
+    return verdict(Metric(-ratio.value, -ratio.high, -ratio.low), -least)
+
+
 def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
     """Return about how many more test rows would show on which side of a limit a gap is.
 
@@ -422,6 +445,40 @@ def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
     pairs = near.shape[1]
     of_pair = tail / (2 * pairs) if pairs > 1 else tail  # one difference cannot be missed twice
     return largest(near, np.hstack([share.differences(of_pair) for share in shares]))
+
+
+def ratio_interval(*shares: Shares, tail: float = TAIL) -> Metric:
+    """Return the lowest rate over the highest, four fifths of which is a rule of thumb in the US.
+
+    Its interval is made as that of the largest difference: the high limit is the least of limits
+    that all hold at once, the low one is the least of limits of the tail.
+
+    Args:
+        shares: of each grouping, the rows of each group that counts.
+        tail: how often each of the two limits is missed at most.
+
+    Returns:
+        Not-a-number where a grouping has fewer than two groups, a group has no rows, or nobody is
+        selected.
+
+    Example:
+        Selected are 20 of 40, 8 of 40 and 27 of 30 rows:
+
+        >>> import numpy as np
+        >>> from synthfair.fairness.intervals import Shares, ratio_interval
+        >>> ratio = ratio_interval(Shares(np.array([20, 8, 27]), np.array([40, 40, 30])))
+        >>> [round(number, 2) for number in ratio]
+        [0.22, 0.1, 0.48]
+    """
+    if any(len(share.size) < 2 or not share.size.all() for share in shares):
+        return UNDEFINED
+    near = np.hstack([share.ratios(tail) for share in shares])
+    pairs = near.shape[1]
+    far = np.hstack([share.ratios(tail / (2 * pairs) if pairs > 1 else tail) for share in shares])
+    if np.isnan(near[0]).all():
+        return UNDEFINED
+    value, low, high = np.nanmin(near[0]), np.nanmin(near[1]), np.nanmin(far[2])
+    return Metric(float(value), float(low), float(max(high, value)))
 
 
 def largest(near: np.ndarray, far: np.ndarray) -> Metric:

@@ -25,6 +25,7 @@ class Target(BaseModel):
         amounts: weights, tolerances or gaps of the clients, each once; a tolerance without one
             means that the constraint is left out.
         client_gap: the largest gap of a client that is wanted; None where none is.
+        min_ratio: the least ratio of selection rates that is wanted; None where none is.
 
     Example:
         >>> import synthfair as sf
@@ -40,6 +41,9 @@ class Target(BaseModel):
     by: Literal["weight", "tolerance", "gap", "row_weights", "nothing"]
     amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=100_000)
     client_gap: float | None = Field(default=None, gt=0, lt=1)
+    min_ratio: float | None = Field(
+        default=None, gt=0, lt=1, exclude_if=lambda given: given is None
+    )
 
     @classmethod
     def of(cls, clients: Iterable[Target]) -> Target:
@@ -68,7 +72,8 @@ class Target(BaseModel):
 
     @model_validator(mode="after")
     def _amounts_fit(self) -> Target:
-        if self.by in ("weight", "gap") and not self.amounts and self.client_gap is None:
+        others = self.client_gap, self.min_ratio
+        if self.by in ("weight", "gap") and not self.amounts and others == (None, None):
             raise ValueError(f"amounts: {self.by} needs at least one")
         if self.by in ("row_weights", "nothing") and self.amounts:
             raise ValueError(f"amounts: {self.by} has none")
@@ -77,6 +82,7 @@ class Target(BaseModel):
 
 def with_penalty(data: Any) -> Any:
     """Return settings with the penalty of a search, which needs one near the gap itself."""
-    if isinstance(data, dict) and (data.get("max_gap") or data.get("max_client_gap")):
+    limits = "max_gap", "max_client_gap", "min_ratio"
+    if isinstance(data, dict) and any(map(data.get, limits)):
         return {"penalty": "selection_rate", **data}
     return data

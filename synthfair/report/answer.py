@@ -13,6 +13,7 @@ from synthfair.fairness.intervals import (
     Verdict,
     difference,
     near_constant,
+    ratio_verdict,
     size,
     verdict,
 )
@@ -127,6 +128,8 @@ def sentence(
     values |= {"target": target, "limit": limit, "most": most, "digits": next(enough, 3)}
     values |= {"plain": plain, "is_plain": is_plain, "reads": reads, "unusable": one_label(run)}
     values |= {"near": near_constant(accuracy, constant), "rates": RATES_OF[metric].capitalize()}
+    ratio, least = run.selection_ratio, target.min_ratio if target else None
+    values |= {"ratio": ratio, "least": least, "ratio_verdict": ratio_verdict(ratio, least or 0.0)}
     values["is_sure"] = verdict(gap, most) in ("yes", "no")
     values["left_out"] = getattr(run, "left_out", ())
     return " ".join(render("sentence.txt.j2", **values).splitlines())
@@ -249,8 +252,15 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
 
 def judged(subject: Summary, limit: float) -> Answer:
     """Return whether the gap of runs is within a limit, or that their model is not usable."""
-    is_usable = not one_label(subject.runs[0].metrics)
-    return verdict(subject.gap_size, limit) if is_usable else "not usable"
+    run = subject.runs[0].metrics
+    if one_label(run):
+        return "not usable"
+    if (least := subject.asked.min_ratio) is None:
+        return verdict(subject.gap_size, limit)
+    both = [ratio_verdict(run.selection_ratio, least)]
+    both += [verdict(subject.gap_size, limit)] * (subject.asked.max_gap is not None)
+    order: tuple[Verdict, ...] = "no", "probably not", "not measured", "probably", "yes"
+    return next(judgement for judgement in order if judgement in both)
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:

@@ -156,6 +156,33 @@ def svg_text(figure: Figure) -> str:
     return file.getvalue()
 
 
+def draw_columns(columns: Mapping[str, np.ndarray]) -> Figure:
+    """Return a figure of columns: shares of real rows as bars, of records as points.
+
+    Args:
+        columns: by name, [2, k] shares, see :class:`synthfair.client.quality.Quality`.
+    """
+    with styled():
+        from matplotlib.figure import Figure
+
+        across = min(4, len(columns))
+        down = -(-len(columns) // across)
+        figure = Figure(figsize=(2.2 * across, 1.6 * down + 0.4), layout="constrained")
+        panels = figure.subplots(down, across, squeeze=False).flat
+        for axes, (name, (real, records)) in zip(panels, columns.items(), strict=False):
+            place = np.arange(len(real))
+            axes.bar(place, real, color=COLORS[0], alpha=0.4, label="rows")
+            axes.plot(place, records, MARKERS[0], color=COLORS[1], markersize=3, label="records")
+            axes.set_title(textwrap.shorten(name, 30), fontsize=8)
+            axes.set_xticks([])
+        for axes in list(panels):
+            axes.remove()
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2
+        )
+    return figure
+
+
 def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
     """Return [3, N] values and their bounds; not-a-number where there are none."""
     rows = [v if isinstance(v, Metric) else (v, np.nan, np.nan) for v in values]

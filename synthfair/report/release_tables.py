@@ -15,6 +15,7 @@ from synthfair.report.words import render
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
+    from synthfair.client.quality import Quality
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
@@ -113,6 +114,19 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
 
     values = {"shown": shown, "remedies": REMEDIES, "max_gap_rise": MAX_GAP_RISE}
     return render("fit_warnings.txt.j2", made=outcome, **values).splitlines()
+
+
+def quality_table(quality: Quality) -> Table:
+    """Return a table of how good a release is on the rows for which it stands."""
+    fits = ("a model of the file", quality.released), ("a model of these rows", quality.real)
+    facts: dict[str, object] = {
+        name: f"loss {fit.loss:.3f}, accuracy {fit.accuracy:.3f}, gap {fit.gap:+.3f} on these rows"
+        for name, fit in fits
+    }
+    worst = sorted(quality.distances.items(), key=lambda item: -item[1])
+    if worst:
+        facts["rows that lie elsewhere"] = [f"{name}: {share:.1%}" for name, share in worst]
+    return Table.of_facts(facts)
 
 
 def ledger_table(ledger: Ledger) -> Table:

@@ -45,6 +45,7 @@ MAX_SHOWN_GAPS = 300
 METRIC_NAMES = {
     "accuracy": "accuracy",
     "spd": "SPD",
+    "selection_ratio": "selection ratio",
     "equal_opportunity_difference": "equal opportunity",
     "equalized_odds_difference": "equalized odds",
     "covariance": "covariance",
@@ -58,7 +59,8 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
 
     Of rows without labels, what needs none, and the groups' selection rates.
     """
-    names = list(evaluation.overall) if evaluation.labelled else ["spd", "covariance"]
+    unlabelled = ["spd", "selection_ratio", "covariance"]
+    names = list(evaluation.overall) if evaluation.labelled else unlabelled
     metrics = {METRIC_NAMES[name]: evaluation.overall[name] for name in names}
     caption = f"{evaluation.n_test} rows; 95 % intervals"
     if not evaluation.labelled:

@@ -222,7 +222,8 @@ def _without_penalty(
     """Return the model of weight 0, which says what fairness costs."""
     if not point.price.rho:
         return model
-    config = pooled.config.model_copy(update={"rho": 0.0, "max_gap": None, "max_client_gap": None})
+    limits = dict.fromkeys(("max_gap", "max_client_gap", "min_ratio"))
+    config = pooled.config.model_copy(update={"rho": 0.0, **limits})
     return pooling.train_pool(pooled._replace(config=config, compared=()), schema)[0]
 
 

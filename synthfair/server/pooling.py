@@ -44,7 +44,14 @@ from synthfair.release.settings import DistillConfig, SurrogateConfig
 from synthfair.server.settings import FOR_SURROGATES, ServerConfig
 from synthfair.server.trust import MIN_TRUST, learn_weights
 from synthfair.settings import Notion, PenaltyName
-from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, Price, WeightedTable, ridge_of
+from synthfair.surrogate.fair import (
+    FrontierPoint,
+    GlobalProblem,
+    Price,
+    WeightedTable,
+    meet_ratio,
+    ridge_of,
+)
 from synthfair.trained import TrainedModel, input_names
 
 if TYPE_CHECKING:
@@ -129,8 +136,9 @@ def pool_and_train(
     pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
     trained, point = train_pool(pooled, schema, model=model)
     limits = pooled.config.max_gap or np.inf, pooled.config.max_client_gap or np.inf
-    if point and (point.gap > limits[0] or point.client_gap > limits[1]):
-        warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
+    is_missed = point and (point.gap > limits[0] or point.client_gap > limits[1])
+    if is_missed or (point and point.ratio < (pooled.config.min_ratio or 0.0)):
+        warnings.warn("no model that was tried meets the limits that are asked for", stacklevel=2)
     return trained
 
 
@@ -642,7 +650,11 @@ def train_pool(
         if config.max_client_gap is not None:
             raise InputError(f"{name}: max_client_gap takes the logistic loss")
     problem = pooled.problem(model)
-    if config.searches:
+    if config.min_ratio is not None:
+        if not isinstance(problem, GlobalProblem):
+            raise InputError("min_ratio: takes the logistic loss and a penalty of the package")
+        point = meet_ratio(problem, config.min_ratio, config.max_gap, config.max_client_gap)
+    elif config.searches:
         point = problem.meet(config.max_gap, config.max_client_gap)
     else:
         point = problem.solve(config.rho)

@@ -258,6 +258,23 @@ def evaluation_warnings(
     return (f"{unfair}. Of surrogates a server takes max_client_gap", *small) if unfair else small
 
 
+def _missed_limits(point: FrontierPoint, config: ServerConfig) -> list[str]:
+    """Return a warning of each limit on the pooled rows that no model met."""
+    tried = "no model that was tried brings the"
+    sentences = [
+        f"{tried} {rows} to {most:g}; this one has {gap:.3f}"
+        for gap, most, rows in (
+            (point.gap, config.max_gap, "gap on the pooled rows"),
+            (point.client_gap, config.max_client_gap, "largest gap of a client on its pooled rows"),
+        )
+        if most is not None and gap > most
+    ]
+    if config.min_ratio is not None and point.ratio < config.min_ratio:
+        ratio = f"ratio of selection rates on the pooled rows to {config.min_ratio:g}"
+        sentences.append(f"{tried} {ratio}; this one has {point.ratio:.3f}")
+    return sentences
+
+
 def pool_warnings(
     pooled: Pool, point: FrontierPoint | None, schema: Schema, free: TrainedModel | None
 ) -> tuple[str, ...]:
@@ -300,14 +317,7 @@ def pool_warnings(
             f" pairs are made up: these rows are not compared by {config.notion}. Ask for a lower"
             " k_min, or for statistical_parity"
         )
-    for gap, most, rows in (
-        (point.gap, config.max_gap, "gap on the pooled rows"),
-        (point.client_gap, config.max_client_gap, "largest gap of a client on its pooled rows"),
-    ):
-        if most is not None and gap > most:
-            sentences.append(
-                f"no model that was tried brings the {rows} to {most:g}; this one has {gap:.3f}"
-            )
+    sentences += _missed_limits(point, config)
     if free and point.price.rho and not free.converged:
         sentences.append(
             "the training without a penalty, which says what fairness costs, did not converge;"

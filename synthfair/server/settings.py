@@ -64,6 +64,11 @@ class ServerConfig(Settings):
     it. A client with few rows of some group (fewer than 30, or than min_group_rows) is left out,
     and named."""
 
+    min_ratio: float | None = Field(default=None, gt=0, lt=1)
+    """Surrogates: least ratio of the lowest selection rate to the highest that is wanted on the
+    pooled rows, e.g. 0.8 (four fifths): an accurate model with the largest gap that meets it is
+    looked for. For statistical_parity."""
+
     penalty: PenaltyName = "covariance"
     """Surrogates: the penalised quantity: covariance of group and score, or the smooth
     selection-rate gap."""
@@ -97,8 +102,11 @@ class ServerConfig(Settings):
     @model_validator(mode="after")
     def _one_weight(self) -> ServerConfig:
         if self.searches and "rho" in self.model_fields_set:
-            gap = "max_client_gap" if self.max_gap is None else "max_gap"
+            limits = ("max_gap", "max_client_gap", "min_ratio")
+            gap = next(name for name in limits if getattr(self, name) is not None)
             raise ValueError(f"rho, {gap}: give one; a search for a gap has no weight")
+        if self.min_ratio is not None and self.notion != "statistical_parity":
+            raise ValueError(f"min_ratio, notion: compares selection rates, not {self.notion}")
         return self
 
     @model_serializer(mode="wrap")
@@ -110,12 +118,13 @@ class ServerConfig(Settings):
     @property
     def searches(self) -> bool:
         """Return whether a gap is asked for, in place of a weight."""
-        return self.max_gap is not None or self.max_client_gap is not None
+        return (self.max_gap, self.max_client_gap, self.min_ratio) != (None, None, None)
 
     @property
     def asked(self) -> Target:
         """Return the fairness that is asked of a model of surrogates."""
         if self.searches:
             amounts = () if self.max_gap is None else (self.max_gap,)
-            return Target(by="gap", amounts=amounts, client_gap=self.max_client_gap)
+            limits = {"client_gap": self.max_client_gap, "min_ratio": self.min_ratio}
+            return Target(by="gap", amounts=amounts, **limits)
         return Target(by="weight", amounts=(self.rho,))

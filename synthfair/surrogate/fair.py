@@ -36,6 +36,7 @@ from synthfair.fairness.penalties import (
     STRATA,
     CovariancePenalty,
     SumPenalty,
+    grouped,
     rate_differences,
     sum_gaps,
 )
@@ -84,6 +85,9 @@ method ends: for the result, and for starts that are compared."""
 MAX_GRADIENT_NORM = 1e-4
 """Norm of the gradient, in coordinates in which the Hessian is about the identity, at which L-BFGS
 ends: the objective is then within half its square of the optimum."""
+
+MAX_RATIO_SEARCHES = 8
+"""Searches for a gap, of which the last meets a ratio."""
 
 START_ROWS, SEARCH_ROWS = 10_000, 40_000
 """Rows on which starts are compared, and on which a gap is searched for; of more, a sample."""
@@ -145,6 +149,8 @@ class FrontierPoint(NamedTuple):
         objective: loss, penalty and ridge at theta.
         client_gap: the largest gap of a client on its own rows; not-a-number where no client's is
             asked for.
+        ratio: the lowest of the groups' selection rates over the highest; not-a-number where nobody
+            is selected.
 
     Example:
         See :func:`frontier`.
@@ -158,6 +164,7 @@ class FrontierPoint(NamedTuple):
     converged: bool
     objective: float
     client_gap: float = np.nan
+    ratio: float = np.nan
 
 
 def ridge_of(c: float, rows: float, n_inputs: int, *, intercept: bool) -> np.ndarray:
@@ -368,8 +375,9 @@ class GlobalProblem:
         accuracy, norm = self.w @ ((z > 0) == (self.y > 0)), np.linalg.norm(gradient)
         client_gap = float(np.nanmax(of_clients)) if of_clients else np.nan
         return FrontierPoint(
-            price, theta, float(accuracy), gap, float(norm), converged, f, client_gap
-        )
+            price, theta, float(accuracy), gap, float(norm), converged, f, client_gap,
+            self.selection_ratio(z > 0),
+        )  # fmt: skip
 
     def is_flipped(self, theta: np.ndarray) -> bool:
         """Return whether the largest gap of decisions has another sign than its smooth one."""
@@ -382,6 +390,16 @@ class GlobalProblem:
         """Return the largest gap [1 + clients] of decisions [N]: of all rows, of each client's."""
         sums, mass = self.in_strata(self.sums(decisions)), self.in_strata(self.mass)
         return np.fmax.reduce(rate_differences(sums, mass, self.penalty.by), axis=-1)
+
+    def selection_ratio(self, decisions: np.ndarray) -> float:
+        """Return the lowest selection rate over the highest of decisions [N], over groupings."""
+        n, ratios = self.penalty.n_groups, []
+        selected, rows = (np.bincount(self.s, w, n) for w in (self.w * decisions, self.w))
+        for grouping in self.penalty.by or [tuple(range(n))]:
+            hits, mass = grouped(selected, grouping), grouped(rows, grouping)
+            rates = hits[mass > 0] / mass[mass > 0]
+            ratios.append(rates.min() / rates.max() if rates.size and rates.max() > 0 else np.nan)
+        return float(np.fmin.reduce(ratios))
 
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: Sequence[int] = ()
@@ -593,6 +611,30 @@ class GlobalProblem:
             best = _best(ends, limits)
             ends = _search(stage, best.theta, limits, best.price)
         return _best(ends, limits)
+
+
+def meet_ratio(
+    problem: GlobalProblem,
+    min_ratio: float,
+    max_gap: float | None = None,
+    max_client_gap: float | None = None,
+) -> FrontierPoint:
+    """Return an accurate model whose lowest selection rate is a share of the highest, or more.
+
+    The gap of such a model is 1 - min_ratio of its highest rate, or less. This rate hardly moves
+    with the limit, so that a few searches for a gap, each by the rate of the model before, end at
+    the largest gap that meets the ratio. If none meets it, the last model is returned.
+    """
+    limit = np.inf if max_gap is None else max_gap
+    searches = max_gap is not None or max_client_gap is not None
+    point = problem.meet(max_gap, max_client_gap) if searches else problem.solve(0.0)
+    for _ in range(MAX_RATIO_SEARCHES):
+        if not point.ratio < min_ratio:
+            break
+        highest = point.gap / (1 - point.ratio)
+        limit = min((1 - min_ratio) * highest, (1 - GAP_TOLERANCE) * limit)
+        point = problem.meet(limit, max_client_gap)
+    return point
 
 
 def frontier(problem: GlobalProblem, weights: Sequence[float] = RHOS) -> list[FrontierPoint]:

@@ -125,3 +125,5 @@ def test_surrogate_of_too_few_rows_is_refused_with_the_rows_of_each_pair():
     for (town, paid), n in table.groupby(["town", "paid"]).size().items():
         assert f"town={town} with paid={paid} has {n}" in str(refused.value)
     assert "k_min" in refused.value.arguments
+    with pytest.raises(InputError, match="penalty"):
+        sf.distill_table(TABLE, SCHEMA, CONFIG, penalty=sf.CovariancePenalty())

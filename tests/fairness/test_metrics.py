@@ -65,6 +65,7 @@ def test_group_rates_and_metrics_of_any_rows_are_numpys(rows):
     expected = {
         "accuracy": 1 - np.nansum(wrong * size) / len(rows.y),
         "spd": gap_of(selected),
+        "selection_ratio": np.min(selected) / np.max(selected) if np.max(selected) else np.nan,
         "equal_opportunity_difference": gap_of(hits),
         "equalized_odds_difference": np.max(np.abs([gap_of(hits), gap_of(false)])),
         "covariance": covariances[1] if rows.n_groups == 2 else np.max(np.abs(covariances)),

@@ -12,7 +12,7 @@ import synthfair as sf
 from synthfair.data.encode import encode_records
 from synthfair.errors import InputError
 from synthfair.release.format import write_release
-from synthfair.server import pooling, read_releases
+from synthfair.server import pooling, read_releases, review
 from synthfair.server.pooling import make_pool, train_pool
 
 WIDTH = len(SCHEMA.encoded_names)
@@ -90,7 +90,7 @@ ODD = some_release(lambda_theta=0.5)
         (POOL | {"odd": ODD}, {}, "odd: made for .*0.5"),
         ({"c": made_for(POOL["c0"], model=HINGE.name)}, {}, f"'{HINGE.name}'"),
         (POOL, {"model": HINGE}, f"'{HINGE.name}'"),
-        ({"c": made_for(POOL["c0"], model="Pairs")}, {"model": Pairs()}, "Pairs"),
+        ({"c": made_for(POOL["c0"], model=Pairs().name)}, {"model": Pairs()}, "vector of 9"),
         (POOL, {"penalty": sf.CovariancePenalty()}, "covariance"),
         (POOL, {"config": sf.ServerConfig(max_client_gap=0.1)}, "max_client_gap"),
     ],
@@ -156,6 +156,7 @@ def test_gap_of_each_client_is_met_but_where_rows_are_few(unlike):
     assert pooled.compared == ("a1", "b", "a2")
     assert point.client_gap == pytest.approx(max(gaps[name] for name in pooled.compared))
     assert 0.07 < point.client_gap <= 0.1 < gaps["small"]
+    assert any("small" in said for said in review.pool_warnings(pooled, point, SCHEMA, None))
 
 
 def test_gap_of_each_client_that_cannot_be_asked_is_refused(unlike):
