@@ -97,11 +97,12 @@ def means(runs: Runs, constants: Runs | float = NO_RUNS, gap: str = "spd") -> st
     """
     if not runs:
         return ""
-    accuracy, constant = runs.mean("accuracy"), constants
-    if isinstance(constants, Runs):
+    accuracy = runs.mean("accuracy")
+    if isinstance(constants, float):
+        worse = mark(accuracy, constants)
+    else:
         itself = not constants or runs[0].setting == constants[0].setting
-        constant = None if itself else constants.mean("accuracy")
-    worse = mark(accuracy, constant)
+        worse = "" if itself else mark(accuracy, constants.mean("accuracy"))
     return f"{accuracy.mean:.3f}{worse} / {runs.mean(gap).mean:.3f}"
 
 
