@@ -98,7 +98,7 @@ def means(runs: Runs, constants: Runs | float = NO_RUNS, gap: str = "spd") -> st
     if not runs:
         return ""
     accuracy = runs.mean("accuracy")
-    if isinstance(constants, float):
+    if not isinstance(constants, Runs):
         worse = mark(accuracy, constants)
     else:
         itself = not constants or runs[0].setting == constants[0].setting
