@@ -23,7 +23,6 @@ from benchmarks import additive as additive_models
 from benchmarks import adult_fpfl as adult
 from benchmarks import methods as rounds
 from benchmarks import unreliable as clients_at_fault
-from benchmarks.disclosure import disclosure_lines
 from benchmarks.harness import ROOT, committed, written
 from benchmarks.records import CENTRAL, EXACT, LEARNERS, PRIVATE
 from benchmarks.runs import NO_RUNS, Runs
@@ -395,7 +394,6 @@ def deploy(runs: Runs) -> Iterator[str]:
 BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "decision": (decision, "privacy"),
-    "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit membership"),
     "any_learner": (any_learner, "records"),
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
