@@ -206,6 +206,8 @@ def methods(every: Runs) -> Parts:
     constants = every.select(method=rounds.CONSTANT)
     runs, lines = Runs((*every.select(weight=10.0), *constants)), []
     for method, own in runs.by("method").items():
+        if "phase" in method:
+            continue  # the table of two phases has them
         cells = [
             means(own.select(table=one), constants.select(table=one)) for one in ("dutch", "adult")
         ]
@@ -294,6 +296,8 @@ def additive(every: Runs) -> Parts:
     runs, lines = Runs((*every.select(asked="nothing"), *every.select(asked="gap"))), []
     for own in runs.by("asked", "learner", "rows").values():
         setting = own[0].setting
+        if setting.learner == "ebm":
+            continue  # about as good as boosted trees
         cells = [
             means(own.select(table=name), constants.get(name, NO_RUNS))
             for name in additive_models.TABLES
