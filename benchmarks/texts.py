@@ -367,15 +367,6 @@ def commands(runs: Runs) -> Iterator[str]:
         yield f"{command} | {seconds:.{1 if seconds >= 1 else 2}f} | {megabytes:.0f}"
 
 
-def speed(runs: Runs) -> Iterator[str]:
-    """Yield the seconds of a thousand outer steps at each size, and PyTorch's as a multiple."""
-    for size, own in runs.by("n_synthetic").items():
-        ours, theirs = (own.select(package=name) for name in ("synthfair", "torch"))
-        if ours and theirs:
-            ratio = theirs[0].values.ratio
-            yield f"{size:,} | {ours[0].values.seconds:.1f} | {ratio:.0f} times"
-
-
 def scale(many_rows: Runs, releases: Runs) -> Iterator[str]:
     """Many rows and releases."""
     for (n, kind), _, v, _ in many_rows:
@@ -408,7 +399,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "unlike_bias": (unlike_bias, "unlike_bias"),
     "devices": (devices, "gap devices"),
-    "commands": (commands, "fit commands"), "speed": (speed, "speed"),
+    "commands": (commands, "fit commands"),
     "scale": (scale, "scale rows", "scale releases"),
     "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
