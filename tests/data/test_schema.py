@@ -101,7 +101,8 @@ SPLINE, STEPS = {"kind": "spline"}, {"kind": "steps"}
     (age(basis=SPLINE | {"knots": [18, 90], "degree": 4}), "age.*degree"),
     (age(basis=STEPS | {"edges": [18, 20]}), "above 18"),
     (age(basis=STEPS | {"edges": [20, 91]}), "at most 90"),
-    (edited(interactions=[["age", "age"]]), "inter"), (edited(interactions=[["age", "town"]]), "in"),
+    (edited(interactions=[["age", "age"]]), "interactions"),
+    (edited(interactions=[["age", "town"]]), "interactions"),
     (edited(interactions=[["age", "home"], ["home", "age"]]), "interactions"),
     # Limits
     (edited(columns=TWO_MANY, sensitive=["u", "v"]), "90000 groups; at most 1000"),

@@ -23,12 +23,9 @@ def release():
 
 def with_value(release, column, value, row=1):
     """The release with another value; of its weights where the column is "(weight)"."""
-    x, weight = release.x.copy(), release.weight.copy()
-    if column == "(weight)":
-        weight[row] = value
-    else:
-        x[row, release.header.names.index(column)] = value
-    return replace(release, x=x, weight=weight)
+    names, values = [*release.header.names, "(weight)"], np.c_[release.x, release.weight]
+    values[row, names.index(column)] = value
+    return replace(release, x=values[:, :-1], weight=values[:, -1])
 
 
 def test_file_of_a_surrogate_is_read_as_it_was_written(tmp_path, release):
