@@ -100,9 +100,7 @@ def test_engine_does_not_start_from_a_kit_that_is_not_ready(kits, project, start
     for name in ("a", "lead@hub.org"):
         harden(kits[name], project)
         assert main(["deploy", "start", str(kits[name])]) == 2
-    said = capsys.readouterr().err
-    assert "a.key" in said
-    assert "submitter" in said
+    assert "a.key" in capsys.readouterr().err
     assert started == []
 
 
