@@ -43,10 +43,8 @@ class Parties(NamedTuple):
     def answers(self, folder, vectors, sources=None):
         """Every aggregator's answer to these clients' vectors."""
         sent = [self.send(folder, i, vector) for i, vector in enumerate(vectors)]
-        received = [
-            secure.receive(self.task, secret, [paths[role] for paths in sent])
-            for role, secret in enumerate(self.secrets)
-        ]
+        received = [secure.receive(self.task, secret, paths)
+                    for secret, paths in zip(self.secrets, zip(*sent, strict=True), strict=True)]  # fmt: skip
         named = [{}] * len(received) if sources is None else [{"source": one} for one in sources]
         return [
             secure.answer(self.task, self.secrets[role], got, self.records(folder, role), **source)

@@ -42,14 +42,15 @@ class SumWorld(World):
             public, _ = make_aggregator_keys(folder / name / "sums" / f"{name}.key")
             (folder / "aggregators" / public.name).write_bytes(public.read_bytes())
             self.allow(name)
-        path = folder / "server.json"
-        write_json(path, json.loads(path.read_text()) | {"aggregators": "aggregators"})
+        self.change(folder / "server.json", {"aggregators": "aggregators"})
+
+    def change(self, path, changes):
+        write_json(path, json.loads(path.read_text()) | changes)
 
     def limit(self, name, **limits):
         super().limit(name, **limits)
-        path = self.folder / name / "local" / "synthfair.json"
-        pinned = {"aggregators": "../../aggregators"} | self.pinned
-        write_json(path, json.loads(path.read_text()) | pinned)
+        own = self.folder / name / "local" / "synthfair.json"
+        self.change(own, {"aggregators": "../../aggregators"} | self.pinned)
 
     def allow(self, name, **limits):
         write_json(self.folder / name / "local" / "synthfair.json", {
@@ -104,6 +105,7 @@ class ByCommands:
 
     def __init__(self, world):
         self.world, self.folder = world, world.folder / "by_files"
+        self.schema = ["--schema", f"{world.folder}/schema.json"]
         self.folder.mkdir()
         self.keys = [f"{world.folder}/aggregators/{name}.pub" for name in ADDERS]
         lines = [f"{key} = {json.dumps(value)}" for key, value in SHARED.items()]
@@ -116,10 +118,6 @@ class ByCommands:
     def plan_surrogate(self, *flags, **places):
         asked = ["--surrogate", f"{self.folder}/settings.toml", "--opened", f"{self.folder}/opened"]
         return self.plan(*asked, *self.schema, *flags, **places)
-
-    @property
-    def schema(self):
-        return ["--schema", f"{self.world.folder}/schema.json"]
 
     def answer(self, name, task, *flags):
         site = self.world.folder / name

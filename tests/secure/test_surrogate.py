@@ -120,8 +120,8 @@ OTHER = [{"length": 5}, {"tree": "0" * 64}, {"models": None}, {"models": (0.5,)}
 def test_sum_other_than_the_next_one_is_not_computed(exchange, change):
     """Also one that was opened before: twice would cost twice."""
     sums, opened = exchange
-    update = {"opened": tuple(opened[:2])} if change == "tables" else change
     wanted = "tables" if change == "tables" else "anchors"
+    update = {"opened": tuple(opened[:2])} if change == "tables" else change
     with pytest.raises(InputError, match=rf"sum: .* \['{wanted}'\]"):
         secure.client_sums(sums[4].model_copy(update=update))
 
@@ -170,10 +170,11 @@ def test_surrogate_whose_noise_repeats_guarantees_nothing():
     assert (holds.simulated, holds.aggregators, mechanisms) == (True, 2, {*NAMES})
 
 
-def test_surrogate_of_few_rows_or_no_client_is_refused():
-    for number, key in ((2, "k_min"), (0, "clients")):
+def test_surrogate_that_cannot_be_is_refused():
+    few, exact = CONFIG.replace(k_min=5000), CONFIG.replace(epsilon=None, delta=None)
+    for config, number, key in ((few, 2, "k_min"), (few, 0, "clients"), (exact, 2, "epsilon")):
         with pytest.raises(InputError, match=key):
-            secure.make_secure_surrogate(clients(number), CONFIG.replace(k_min=5000), SCHEMA)
+            secure.make_secure_surrogate(clients(number), config, SCHEMA)
 
 
 # By files
