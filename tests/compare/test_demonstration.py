@@ -1,6 +1,7 @@
 """The demonstration on a real table; README quotes the end of what it prints."""
 
 import json
+import runpy
 import shutil
 
 import pandas as pd
@@ -12,7 +13,8 @@ from synthfair.cli.first_steps import demo
 from synthfair.compare import demonstrate
 from synthfair.data.datasets import configs_folder
 
-README = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
+ROOT = configs_folder().parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 REGIONS = ["north_central", "northeast", "south", "west"]
 
 
@@ -74,3 +76,10 @@ def test_demonstration_writes_to_its_own_folder_anew_and_to_no_other(
     shutil.copytree(demonstration[1], tmp_path / "again")
     with pytest.raises(NameError, match="load_dataset"):
         demonstrate(tmp_path / "again", lambda *_: None)
+
+
+def test_picture_of_readme_is_that_of_the_demonstration(demonstration):
+    """If not: python docs/tools/demo_picture.py synthfair-demo."""
+    drawn = runpy.run_path(str(ROOT / "docs/tools/demo_picture.py"))["drawn"](demonstration[1])
+    committed = (ROOT / "docs/assets/demo.svg").read_text(encoding="utf-8")
+    assert same_text(committed, drawn, tolerance=3)
