@@ -77,7 +77,7 @@ def block_of(name: str, read: Read) -> str:
     runs = [read(*experiment.split()) for experiment in experiments]
     if not any(runs):
         return ""
-    parts: Any = content(*runs) if content else {"rows": "of each run"}
+    parts: Any = content(*runs)
     if not isinstance(parts, dict):
         parts = {"rows": list(parts)}
     return page(f"blocks/{name}", runs[0], **parts).rstrip() if parts.get("rows") else ""
@@ -394,15 +394,12 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
     "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
-    "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase"),
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "unlike_bias": (unlike_bias, "unlike_bias"),
     "devices": (devices, "gap devices"),
     "commands": (commands, "fit commands"),
     "scale": (scale, "scale rows", "scale releases"),
-    "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
 }  # fmt: skip
-"""Lines, or all parts, and of which benchmarks and experiments; where all stands in the template,
-neither."""
+"""Lines, or all parts, and of which benchmarks and experiments."""
