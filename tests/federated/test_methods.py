@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table
+from builders import SCHEMA, make_table, part
 from two_group_rows import weights_for
 
 import synthfair as sf
@@ -37,10 +37,6 @@ def plan_of(method, user=None, **settings):
     return config.plan(data_for(config, user=user))
 
 
-def take(rows, index):
-    return sf.Encoded(*(part[index] for part in rows))
-
-
 def stop(done, _total, _words):
     if done == 2:
         raise KeyboardInterrupt
@@ -73,7 +69,7 @@ def test_method_does_not_depend_on_the_order_of_users_and_rows(method):
     user = TWO if config.local_passes else MANY
     renamed = user if config.additive else user.max() - user[order]
     one = train_rounds(data_for(config), config).model.theta
-    other = train_rounds(data_for(config, take(ROWS, order), renamed), config).model.theta
+    other = train_rounds(data_for(config, part(ROWS, order), renamed), config).model.theta
     np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-10)
     assert np.abs(one).max() > 1e-3
 
@@ -88,7 +84,7 @@ def test_method_with_weights_trains_as_on_repeated_rows(method):
     one, other = config_of(method, learning_rate=0.2), config_of(method, learning_rate=rate)
     plain = train_rounds(data_for(one, user=user), one).model.theta
     weighted = train_rounds(data_for(one, user=user, weights=weights), one).model.theta
-    repeated = train_rounds(data_for(other, take(ROWS, index), user[index]), other).model.theta
+    repeated = train_rounds(data_for(other, part(ROWS, index), user[index]), other).model.theta
     np.testing.assert_allclose(weighted, repeated, rtol=1e-8)
     assert np.abs(np.subtract(weighted, plain)).max() > 1e-3
 
@@ -137,7 +133,7 @@ def test_method_on_rows_has_the_noise_that_its_guarantee_needs(method):
 
 @pytest.mark.parametrize("method", ON_ROWS)
 def test_method_takes_a_batch_no_larger_than_a_client_if_none_is_given(method):
-    config, many = config_of(method), take(ROWS, np.arange(1800) % 120)
+    config, many = config_of(method), part(ROWS, np.arange(1800) % 120)
     assert plan_of(method).batch == 60
     assert config.plan(data_for(config, many, np.arange(1800) % 2)).batch == 500
 

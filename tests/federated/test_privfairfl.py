@@ -5,7 +5,7 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table
+from builders import SCHEMA, make_table, part
 
 import synthfair as sf
 from synthfair.errors import InputError
@@ -41,8 +41,7 @@ def test_post_counts_the_rows_that_are_held_out_and_trains_on_the_others(share):
     np.testing.assert_array_equal(found.counts.array(), wanted)
     chosen = choose_decision(found.counts, "statistical_parity", 0.02, randomized=False)
     assert found.model.decision == chosen.decision
-    kept = sf.Encoded(*(part[~out] for part in ROWS))
-    alone = trained(config_of("dp_sgd"), kept, USER[~out])
+    alone = trained(config_of("dp_sgd"), part(ROWS, ~out), USER[~out])
     np.testing.assert_allclose(found.model.theta, alone.model.theta, rtol=1e-9)
     # A round of 10 clients' counts more, two shares of 84 numbers each.
     assert found.cost.rounds == alone.cost.rounds + 1

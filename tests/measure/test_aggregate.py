@@ -43,22 +43,19 @@ def made(n, collection=COLLECTION):
     return pd.DataFrame(measure.perturb_records(collection, groups, values, seeded(2)))
 
 
-@pytest.mark.parametrize(
-    ("line", "why", "column"),
-    [
-        (row(2, "x,1"), "unknown group", "group"), (row(2, "F,1"), "unknown group", "group"),
-        *[(row(2, f"f,{text}"), "value not possible", "value") for text in
-          ("0.5", "nan", "inf", "one", "1_0", "0_1", "\u0661", "0x1", " 1")],
-        (row(2, "f,"), "missing", "value"), (row(2, ",1"), "missing", "group"),
-        (row(2, "f,1")[32:], "missing", "report"), (row(2, "f,1", ""), "missing", "collection"),
-        (f"{2:032x},,,", "missing", "collection"), (HEADER, "another collection", "collection"),
-        (row(2, "f,1", LAPLACE.fingerprint), "another collection", "collection"),
-        *[(prefix + row(2, "f,1")[skip:], "not a report id", "report") for prefix, skip in
-          (("1", 0), ("", 1), ("G", 1))],
-        (row(1, "m,-1"), "repeated report", "report"), ("2,f", "wrong number of columns", "2 c"),
-        *[(line, "wrong number of columns", "columns") for line in (row(2, "f,1,1"), 'x,"f,1')],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "why", "column"), [
+    (row(2, "x,1"), "unknown group", "group"), (row(2, "F,1"), "unknown group", "group"),
+    *[(row(2, f"f,{text}"), "value not possible", "value") for text in
+      ("0.5", "nan", "inf", "one", "1_0", "0_1", "\u0661", "0x1", " 1")],
+    (row(2, "f,"), "missing", "value"), (row(2, ",1"), "missing", "group"),
+    (row(2, "f,1")[32:], "missing", "report"), (row(2, "f,1", ""), "missing", "collection"),
+    (f"{2:032x},,,", "missing", "collection"), (HEADER, "another collection", "collection"),
+    (row(2, "f,1", LAPLACE.fingerprint), "another collection", "collection"),
+    *[(prefix + row(2, "f,1")[skip:], "not a report id", "report") for prefix, skip in
+      (("1", 0), ("", 1), ("G", 1))],
+    (row(1, "m,-1"), "repeated report", "report"), ("2,f", "wrong number of columns", "2 c"),
+    *[(line, "wrong number of columns", "columns") for line in (row(2, "f,1,1"), 'x,"f,1')],
+])  # fmt: skip
 def test_report_that_is_malformed_is_counted_and_no_other(line, why, column):
     found = read(row(1, "f,1"), line, row(3, "m,-1"))
     assert found.tally.totals.tolist() == [1.0, -1.0]

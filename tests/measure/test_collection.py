@@ -24,16 +24,13 @@ ROWS = Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([
 """A hit, a miss, and a row with the other label."""
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"epsilon": 0.5}, "epsilon = 0.5"), ({"k": 1.0}, "k"), ({"groups": ["f", "f"]}, "'f'"),
-        ({"groups": [f"g{i}" for i in range(501)]}, "500"), ({"groups": ["f", NO_VALUE]}, "groups"),
-        ({"groups": ["f\n", "m"]}, "groups.0"), ({"groups": ["f,", "m"]}, "groups.0"),
-        ({"lower": 9.0}, "lower"), ({"epsilon1": -1.0}, "epsilon1"),
-        ({"epsilon": 40.0, "epsilon1": 39.0}, "at most 30"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "key"), [
+    ({"epsilon": 0.5}, "epsilon = 0.5"), ({"k": 1.0}, "k"), ({"groups": ["f", "f"]}, "'f'"),
+    ({"groups": [f"g{i}" for i in range(501)]}, "500"), ({"groups": ["f", NO_VALUE]}, "groups"),
+    ({"groups": ["f\n", "m"]}, "groups.0"), ({"groups": ["f,", "m"]}, "groups.0"),
+    ({"lower": 9.0}, "lower"), ({"epsilon1": -1.0}, "epsilon1"),
+    ({"epsilon": 40.0, "epsilon1": 39.0}, "at most 30"),
+])  # fmt: skip
 def test_collection_file_that_claims_too_much_is_refused(tmp_path, changes, key):
     path = tmp_path / "gap.json"
     LAPLACE.write(path)

@@ -127,14 +127,11 @@ def test_mixture_is_fairlearns(notion, n_groups):
     assert found["accuracy"] == pytest.approx(chosen.accuracy.value)
 
 
-@pytest.mark.parametrize(
-    ("place", "count", "notion", "said"),
-    [
-        ((1, 1), 0, "equal_opportunity", r"group 'b' and label \+1: counted 0"),
-        ((1, 1), -9, "equalized_odds", r"group 'b' and label \+1: counted -45"),
-        ((1,), 0, "statistical_parity", "group 'b': counted 0"),
-    ],
-)
+@pytest.mark.parametrize(("place", "count", "notion", "said"), [
+    ((1, 1), 0, "equal_opportunity", r"group 'b' and label \+1: counted 0"),
+    ((1, 1), -9, "equalized_odds", r"group 'b' and label \+1: counted -45"),
+    ((1,), 0, "statistical_parity", "group 'b': counted 0"),
+])  # fmt: skip
 def test_thresholds_of_a_group_without_rows_that_are_compared_are_refused(place, count, notion, said):  # fmt: skip
     counts = small_counts(0)
     counts[place] = count

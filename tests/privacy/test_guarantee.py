@@ -44,27 +44,24 @@ def third(**change):
     return {"mechanisms": (first, tree, pairs.model_copy(update=change), *others)}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"mechanisms": RIGHT.mechanisms[:2]}, "must be .'histograms', 'tree'"),
-        ({"mechanisms": (*RIGHT.mechanisms, RIGHT.mechanisms[0])}, "claimed"),
-        (third(sensitivity=0.5), "pairs: sensitivity 0.5;"),
-        (third(sensitivity=2**0.5 * 1.0), "pairs: sensitivity"),  # without rounding
-        ({"relation": "replace"}, "relation"),
-        ({"epsilon": 2.0}, "epsilon"),
-        ({"epsilon": 0.5}, "1e-05 claimed"),
-        ({"adversary": "sees_sums"}, "settings"),
-        ({"condition": "teacher"}, "settings"),
-        ({"unit": "user"}, "one row"),
-        ({"unit": "one person"}, "unit"),
-        ({"delta": 1e-310}, "delta"),
-        ({"mechanisms": (), "accountant": None}, "delta"),
-        ({"mechanisms": (1, *RIGHT.mechanisms)}, "mechanisms.0"),
-        ({"mechanisms": ({"name": []}, *RIGHT.mechanisms)}, "mechanisms.0"),
-        ({"mechanisms": (RIGHT.mechanisms[0], fewer_choices, *RIGHT.mechanisms[2:])}, "tree"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    ({"mechanisms": RIGHT.mechanisms[:2]}, "must be .'histograms', 'tree'"),
+    ({"mechanisms": (*RIGHT.mechanisms, RIGHT.mechanisms[0])}, "claimed"),
+    (third(sensitivity=0.5), "pairs: sensitivity 0.5;"),
+    (third(sensitivity=2**0.5 * 1.0), "pairs: sensitivity"),  # without rounding
+    ({"relation": "replace"}, "relation"),
+    ({"epsilon": 2.0}, "epsilon"),
+    ({"epsilon": 0.5}, "1e-05 claimed"),
+    ({"adversary": "sees_sums"}, "settings"),
+    ({"condition": "teacher"}, "settings"),
+    ({"unit": "user"}, "one row"),
+    ({"unit": "one person"}, "unit"),
+    ({"delta": 1e-310}, "delta"),
+    ({"mechanisms": (), "accountant": None}, "delta"),
+    ({"mechanisms": (1, *RIGHT.mechanisms)}, "mechanisms.0"),
+    ({"mechanisms": ({"name": []}, *RIGHT.mechanisms)}, "mechanisms.0"),
+    ({"mechanisms": (RIGHT.mechanisms[0], fewer_choices, *RIGHT.mechanisms[2:])}, "tree"),
+])  # fmt: skip
 def test_guarantee_that_settings_and_schema_do_not_imply_is_refused(change, said):
     claimed = json.dumps(RIGHT.model_dump() | change, default=Checked.model_dump).encode()
     require_true(RIGHT, CONFIG, SCHEMA)
