@@ -15,9 +15,7 @@ from synthfair.privacy.noise import seeded
 
 BIT = measure.RandomizedValue(2, 1.0, 1.0)
 COLLECTION = measure.make_collection(("f", "m"), BIT)
-LAPLACE = measure.make_collection(
-    ("f", "m"), measure.LaplaceValue(2, 1.0, 1.0), lower=0.0, upper=5.0
-)
+LAPLACE = measure.make_collection(("f", "m"), measure.LaplaceValue(2, 1.0, 1.0), upper=5.0)
 ALMOST_OPEN = measure.make_collection(("a", "b", NO_VALUE), measure.RandomizedValue(3, 28.0, 28.0))
 """So large an epsilon that no report is noisy, but for one in a million million."""
 ROWS = Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([0, 1, 1]))
@@ -96,11 +94,10 @@ def test_rates_of_one_persons_rows_are_one_report():
 NARROW = measure.make_collection(("a", "b", NO_VALUE), ALMOST_OPEN.make_mechanism(), upper=0.9)
 
 
-@pytest.mark.parametrize(
-    ("public", "rows", "said"),
-    [(ALMOST_OPEN, ROWS.take(np.arange(0)), "rows: none"), (ALMOST_OPEN, ROWS, "row 2"),
-     (COLLECTION, ROWS, "groups"), (NARROW, ROWS, "range")],
-)  # fmt: skip
+@pytest.mark.parametrize(("public", "rows", "said"), [
+    (ALMOST_OPEN, ROWS.take(np.arange(0)), "rows: none"), (ALMOST_OPEN, ROWS, "row 2"),
+    (COLLECTION, ROWS, "groups"), (NARROW, ROWS, "range"),
+])  # fmt: skip
 def test_rates_that_cannot_be_are_refused(public, rows, said):
     with pytest.raises(InputError, match=said):
         measure.perturb_rates(public, rows, ("a", "b"), "true_positive_rate", together=True)

@@ -74,10 +74,9 @@ def test_predict_of_thresholds_needs_no_ids_and_not_the_sign_of_the_score():
     np.testing.assert_array_equal(found, np.where(expected, "yes", "no"))
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [("income", "'income'"), ("nobody", "'nobody'"), ("who", "'who', row 3"), (None, "id")],
-)
+@pytest.mark.parametrize(("column", "said"), [
+    ("income", "'income'"), ("nobody", "'nobody'"), ("who", "'who', row 3"), (None, "id"),
+])  # fmt: skip
 def test_predict_with_bad_ids_is_refused(column, said):
     table = make_table(n=4).assign(who=["a", "b", None, "d"])
     with pytest.raises(InputError, match=said):
