@@ -11,9 +11,8 @@ from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
 from synthfair.postprocess import ScoreHistogram, choose_decision
 
-COMPARED = {
-    "statistical_parity": [(0, 1)], "equal_opportunity": [(1,)], "equalized_odds": [(1,), (0,)],
-}  # fmt: skip
+COMPARED = {"statistical_parity": [(0, 1)], "equal_opportunity": [(1,)],
+            "equalized_odds": [(1,), (0,)]}  # fmt: skip
 each_notion = pytest.mark.parametrize("notion", COMPARED)
 
 
@@ -43,10 +42,10 @@ def right_of(counts, chance):
 
 
 def chances_of(decision):
-    return np.array([
-        [max([0, *(chance for start, chance in steps if b >= start)]) for b in range(5)]
-        for steps in decision.steps
-    ])  # fmt: skip
+    def chance_of(steps, b):
+        return max([0, *(chance for start, chance in steps if b >= start)])
+
+    return np.array([[chance_of(steps, b) for b in range(5)] for steps in decision.steps])
 
 
 TABLES = (np.arange(5) >= np.arange(6)[:, None]).astype(float)

@@ -6,6 +6,7 @@ import pytest
 from builders import SCHEMA
 
 from synthfair.errors import InputError
+from synthfair.federated.engine import shared
 from synthfair.files import parse_as
 from synthfair.privacy import guarantee
 from synthfair.privacy.accounting import SampledSums, discrete_delta_of
@@ -103,6 +104,17 @@ def test_training_by_shares_has_noise_of_each_aggregator_for_its_rounded_norm():
         training(shares=shares, noise=noise * (1 - 1e-9))
     with pytest.raises(ValueError, match="norm"):  # without rounding
         training(shares=shares.model_copy(update={"norm": 2.0}), noise=noise)
+
+
+def test_guarantee_of_shares_on_a_coarse_grid_or_of_too_many_numbers_is_refused():
+    sums = shared(8, clip=0.5, relation="add_or_remove", multiplier=6.0)
+    fields = {"name": "reports", "population": 50, "sample": 50, "times": 2, "clip": 0.5,
+              "sampling": "poisson", "noise": sums.noise / 2**0.5, "shares": sums.shares}  # fmt: skip
+    guarantee.SampledMechanism(**fields)
+    with pytest.raises(InputError, match="34 steps"):
+        guarantee.SampledMechanism(**fields | {"noise": fields["noise"] / 8})
+    with pytest.raises(InputError, match="below 2.32"):
+        guarantee.SampledMechanism(**fields | {"times": 2**30})
 
 
 def test_guarantee_is_of_one_kind_and_relation():
