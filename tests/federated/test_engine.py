@@ -39,9 +39,8 @@ def number_fields(cls):
     ``register_dataclass`` would not do: JAX 0.10.1 takes two dataclasses with equal static fields
     for the same, and where their hashes happen to be near it runs the one in place of the other.
     """
-    jax.tree_util.register_pytree_node(
-        cls, lambda sums: ((sums.scale,), None), lambda _, numbers: cls(*numbers)
-    )
+    apart, together = lambda sums: ((sums.scale,), None), lambda _, numbers: cls(*numbers)
+    jax.tree_util.register_pytree_node(cls, apart, together)
     return cls
 
 

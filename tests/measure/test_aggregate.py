@@ -65,14 +65,6 @@ def test_report_that_is_malformed_is_counted_and_no_other(line, why, column):
     assert column in found.examples[why]
 
 
-@pytest.mark.parametrize(("line", "rejected"), [
-    ("", 0), (",,,", 0), ("\r", 0), ('""', 1), ('","', 1), (" ", 1),
-])  # fmt: skip
-def test_report_lines_without_a_cell_are_none_and_void_no_other(line, rejected):
-    assert sum(read(row(1, "f,1"), line, row(2, "f,1")).rejected.values()) == rejected
-    assert total(io.BytesIO(f"{HEADER}\n{row(1, 'f,1')}\n{line}".encode())).tally.reports == 1
-
-
 def test_report_rows_are_numbered_as_they_lie_in_the_file():
     many = 3 * CSV_BLOCK_BYTES // len(row(0, "f,1"))
     lines = [row(i, "f,1") for i in range(many)]
