@@ -30,8 +30,8 @@ from synthfair.task import messages
 from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.limits import PARTY_FILE, ServerSettings, read_settings
 
-NODE_SECONDS = 60
-"""Seconds that the server waits for nodes to connect."""
+NODE_SECONDS = 300
+"""The longest time that the server waits for nodes to connect, and to say their names."""
 
 FAILED = 1
 """The code of a node that failed; Flower would send the text of an error, which may quote rows."""
