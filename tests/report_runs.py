@@ -18,24 +18,17 @@ CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, learning_rate=0.02)
 def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
     """A run's folder as ``compare`` writes it: scores are random, nothing is trained."""
     rng, report = np.random.default_rng([seed, int(rho_o)]), sf.ServerConfig(resamples=20)
-    scored = {
-        f"client_{i}": Scored(
-            rng.choice([-1.0, 1.0], 60), rng.normal(size=60), rng.integers(2, size=60)
-        )
-        for i in range(2)
-    }
+    scored = {}
+    for name in ("client_0", "client_1"):
+        y, score, s = rng.choice([-1.0, 1.0], 60), rng.normal(size=60), rng.integers(2, size=60)
+        scored[name] = Scored(y, score, s)
     config = CONFIG.model_copy(update={"rho_o": rho_o, "seed": seed})
     metrics = MetricsFile.of(
-        evaluate_scores(scored, report, schema=make_schema()),
-        seed=seed,
-        method=method,
-        table=SplitTable(name="small", sensitive="town", clients=2),
-        config={"client_0": config, "client_1": config},
-        asked=config.asked,
-        cost=Cost(2, 1, 5000),
-        converged=True,
+        evaluate_scores(scored, report, schema=make_schema()), seed=seed, method=method,
+        table=SplitTable(name="small", sensitive="town", clients=2), asked=config.asked,
+        config=dict.fromkeys(scored, config), cost=Cost(2, 1, 5000), converged=True,
         seconds=1.5 + seed,
-    )
+    )  # fmt: skip
     folder.mkdir()
     write_metrics(metrics, folder / "metrics.json")
     return folder
@@ -52,7 +45,7 @@ def write_runs(folder):
 
 def edited(run, folder, **changes):
     """A copy of the run with other entries of metrics.json."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     metrics = json.loads((run / "metrics.json").read_text())
     (folder / "metrics.json").write_text(json.dumps({**metrics, **changes}))
     return folder
@@ -63,10 +56,8 @@ def copied(run, folder, **changes):
     metrics = json.loads((run / "metrics.json").read_text())
     for config in metrics["config"].values():
         config.update(changes)
-    metrics["asked"] = sf.DistillConfig.model_validate(config).asked.model_dump()
-    folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps(metrics))
-    return folder
+    asked = sf.DistillConfig.model_validate(config).asked.model_dump()
+    return edited(run, folder, config=metrics["config"], asked=asked)
 
 
 def page_of(*folders, max_gap=None):

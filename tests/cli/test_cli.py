@@ -30,20 +30,17 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
-        (None, DONE, ""),
-        (OSError(28, "No space left on device", "r.parquet"), FAILED, "error: r.parquet: No space"),
-        (InputError("schema.json: label: missing"), REFUSED, "error: schema.json: label: missing"),
-        (InputError("r.parquet: exists", "force", "k_min"), REFUSED,
-         "error: r.parquet: exists (--force) (--k-min)"),
-        (EOFError(), REFUSED, "error: no release"),
-        (KeyboardInterrupt(), INTERRUPTED, "interrupted"),
-        (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
-         "interrupted: the checkpoint holds step 5"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("error", "code", "said"), [
+    (None, DONE, ""),
+    (OSError(28, "No space left on device", "r.parquet"), FAILED, "error: r.parquet: No space"),
+    (InputError("schema.json: label: missing"), REFUSED, "error: schema.json: label: missing"),
+    (InputError("r.parquet: exists", "force", "k_min"), REFUSED,
+     "error: r.parquet: exists (--force) (--k-min)"),
+    (EOFError(), REFUSED, "error: no release"),
+    (KeyboardInterrupt(), INTERRUPTED, "interrupted"),
+    (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
+     "interrupted: the checkpoint holds step 5"),
+])  # fmt: skip
 def test_end_has_its_code_and_one_line(error, code, said, capsys, monkeypatch):
     def keygen():
         if error:
@@ -59,17 +56,14 @@ def test_end_has_its_code_and_one_line(error, code, said, capsys, monkeypatch):
 CLIENT = "client --data d --schema s --output o"
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("", "name a command"),
-        ("clint", '"clint"'),
-        ("split loanapp", "--output"),
-        (f"{CLIENT} --steps 2.7", "--steps: '2.7'"),
-        (f"{CLIENT} --stepps 3", "--stepps"),
-        (f"{CLIENT} --penalty equal", '"equal" for --penalty'),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    ("", "name a command"),
+    ("clint", '"clint"'),
+    ("split loanapp", "--output"),
+    (f"{CLIENT} --steps 2.7", "--steps: '2.7'"),
+    (f"{CLIENT} --stepps 3", "--stepps"),
+    (f"{CLIENT} --penalty equal", '"equal" for --penalty'),
+])  # fmt: skip
 def test_words_that_do_not_parse_are_refused_in_a_line(words, named, capsys):
     assert main(words.split()) == REFUSED
     (told,) = capsys.readouterr().err.splitlines()
@@ -147,38 +141,32 @@ def test_refusal_comes_before_jax_and_makes_no_folder(folder):
     assert not (folder / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (RELEASE.replace("rows", "bad"), "bad.csv: column 'town', row 1"),
-        (f"{SERVER} --test bad.csv", "bad.csv: column 'town', row 1"),
-        (SERVER.replace("r.parquet", ""), "pool is empty"),
-        (f"{TRAIN} --clients 900", "clients"),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    (RELEASE.replace("rows", "bad"), "bad.csv: column 'town', row 1"),
+    (f"{SERVER} --test bad.csv", "bad.csv: column 'town', row 1"),
+    (SERVER.replace("r.parquet", ""), "pool is empty"),
+    (f"{TRAIN} --clients 900", "clients"),
+])  # fmt: skip
 def test_refusal_of_rows_or_numbers_makes_no_folder(words, named, folder, capsys):
     assert main(words.split()) == REFUSED
     assert named in capsys.readouterr().err
     assert not (folder / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "file"),
-    [
-        (RELEASE, "r.parquet"),
-        (f"{SERVER} --test rows.csv", "model.json"),
-        (f"{SERVER} --test rows.csv --report", "report.html"),
-        (f"{SERVER} --test rows.csv --report", "report_plots/new-groups.svg"),
-        (f"{TRAIN} --rounds 2", "model.json"),
-        ("split rows.csv --schema schema.json --output new", "schema.json"),
-        ("schema rows.csv --label paid --positive yes --sensitive town --output new/s", "s"),
-        ("predict --model model.json --data rows.csv --output new/p", "p"),
-        ("evaluate --model model.json --data rows.csv --output new/e", "e"),
-        ("report run --output new/r.html", "r.html"),
-        ("keygen --output new/north.key", "north.key"),
-        ("gap plan --groups a b --epsilon 1 --clients 1000 --output new/gap.json", "gap.json"),
-    ],
-)
+@pytest.mark.parametrize(("words", "file"), [
+    (RELEASE, "r.parquet"),
+    (f"{SERVER} --test rows.csv", "model.json"),
+    (f"{SERVER} --test rows.csv --report", "report.html"),
+    (f"{SERVER} --test rows.csv --report", "report_plots/new-groups.svg"),
+    (f"{TRAIN} --rounds 2", "model.json"),
+    ("split rows.csv --schema schema.json --output new", "schema.json"),
+    ("schema rows.csv --label paid --positive yes --sensitive town --output new/s", "s"),
+    ("predict --model model.json --data rows.csv --output new/p", "p"),
+    ("evaluate --model model.json --data rows.csv --output new/e", "e"),
+    ("report run --output new/r.html", "r.html"),
+    ("keygen --output new/north.key", "north.key"),
+    ("gap plan --groups a b --epsilon 1 --clients 1000 --output new/gap.json", "gap.json"),
+])  # fmt: skip
 def test_output_that_exists_needs_force(words, file, folder, capsys):
     there = folder / "new" / file
     there.parent.mkdir(parents=True)

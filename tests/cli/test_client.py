@@ -23,14 +23,11 @@ def release(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize(
-    ("settings", "warned"),
-    [
-        ({"steps": 600}, None),
-        ({"inner_tolerance": 1e-30}, "inner problem did not converge"),
-        ({"rho_o": 1000}, "outer problem did not converge"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "warned"), [
+    ({"steps": 600}, None),
+    ({"inner_tolerance": 1e-30}, "inner problem did not converge"),
+    ({"rho_o": 1000}, "outer problem did not converge"),
+])  # fmt: skip
 def test_release_that_did_not_converge_is_warned_of(release, capsys, settings, warned):
     assert release(**settings) == 0
     said = capsys.readouterr()

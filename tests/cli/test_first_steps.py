@@ -58,21 +58,18 @@ def test_own_table_leads_from_a_draft_to_decisions(folder, capsys):
     assert (set(decided), right.mean() > 0.7) == ({"no", "positive"}, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (DRAFT.replace("yes late", "often"), "positive often"),
-        (DRAFT.replace("--label paid", "--label income"), "label 'income'"),
-        (DRAFT.replace("schema.json", "loans.csv"), "named twice"),
-        (DRAFT.replace("loans.csv", "empty.csv"), "empty: "),
-        ("split loanapp --by white --clients 2 --output cut", "clients"),
-        ("split loanapp --schema given.json --output cut", "--schema"),
-        ("split loanapp --by region --output cut", "column 'region'"),
-        ("split loans.csv --output cut", "--schema"),
-        ("split bad.csv --schema given.json --output cut", "bad.csv: column 'town', row 3: 'z'"),
-        ("split loanapp --clients 20 --skew 0.1 --output cut", "clients 1, 7: "),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    (DRAFT.replace("yes late", "often"), "positive often"),
+    (DRAFT.replace("--label paid", "--label income"), "label 'income'"),
+    (DRAFT.replace("schema.json", "loans.csv"), "named twice"),
+    (DRAFT.replace("loans.csv", "empty.csv"), "empty: "),
+    ("split loanapp --by white --clients 2 --output cut", "clients"),
+    ("split loanapp --schema given.json --output cut", "--schema"),
+    ("split loanapp --by region --output cut", "column 'region'"),
+    ("split loans.csv --output cut", "--schema"),
+    ("split bad.csv --schema given.json --output cut", "bad.csv: column 'town', row 3: 'z'"),
+    ("split loanapp --clients 20 --skew 0.1 --output cut", "clients 1, 7: "),
+])  # fmt: skip
 def test_first_steps_refuse_by_argument_column_or_row(folder, words, named, capsys):
     make_table().assign(town=["a", "b", "z"] * 40).to_csv("bad.csv", index=False)
     (folder / "empty.csv").write_text("paid,town\n")

@@ -91,15 +91,12 @@ def test_explanation_sums_to_the_score_from_the_reference(predicted):
     assert len(middle["reference"].unique()) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("bad.parquet", "bad.parquet: column 'town', row 31: 'z'"),
-        ("new.csv --reference new.csv", "--reference"),
-        ("new.csv --explain --reference empty.csv", "empty.csv: "),
-        ("new.csv --keep none", "'none'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    ("bad.parquet", "bad.parquet: column 'town', row 31: 'z'"),
+    ("new.csv --reference new.csv", "--reference"),
+    ("new.csv --explain --reference empty.csv", "empty.csv: "),
+    ("new.csv --keep none", "'none'"),
+])  # fmt: skip
 def test_predict_refuses_and_leaves_no_output(predicted, tmp_path, capsys, words, named):
     TABLE.assign(town=["a"] * 30 + ["z"] * 20).to_parquet("bad.parquet", row_group_size=7)
     TABLE.head(0).to_csv("empty.csv", index=False)

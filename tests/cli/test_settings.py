@@ -35,21 +35,18 @@ def test_configs_of_the_project_are_valid(path):
         assert load_release_config(path).rho_o == 10
 
 
-@pytest.mark.parametrize(
-    ("text", "flags", "named"),
-    [
-        ("roh = 3", {}, "c.toml: roh"),
-        ("rho_o = -1", {}, "c.toml: rho_o: .*-1"),
-        ("rho_o = inf", {}, "c.toml: rho_o"),
-        ('rho_o = "10"', {}, "rho_o: .*'10'"),
-        ("n_synthetic = 40000000000", {}, "n_synthetic"),
-        ('notion = "fair"', {}, "notion"),
-        ("rho_o =", {}, "c.toml: not TOML"),
-        ("a = " + "[" * 100_000, {}, "c.toml: not TOML"),
-        ("rho_s = 1", {"rho_o": -1.0}, "flags: rho_o"),
-        ('release = "surrogate"', {"rho_o": 1.0}, "rho_o: not read"),
-    ],
-)
+@pytest.mark.parametrize(("text", "flags", "named"), [
+    ("roh = 3", {}, "c.toml: roh"),
+    ("rho_o = -1", {}, "c.toml: rho_o: .*-1"),
+    ("rho_o = inf", {}, "c.toml: rho_o"),
+    ('rho_o = "10"', {}, "rho_o: .*'10'"),
+    ("n_synthetic = 40000000000", {}, "n_synthetic"),
+    ('notion = "fair"', {}, "notion"),
+    ("rho_o =", {}, "c.toml: not TOML"),
+    ("a = " + "[" * 100_000, {}, "c.toml: not TOML"),
+    ("rho_s = 1", {"rho_o": -1.0}, "flags: rho_o"),
+    ('release = "surrogate"', {"rho_o": 1.0}, "rho_o: not read"),
+])  # fmt: skip
 def test_settings_refused_name_file_key_and_value(config_file, text, flags, named):
     with pytest.raises(InputError, match=named):
         load_release_config(config_file(text), **flags)

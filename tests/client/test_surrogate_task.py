@@ -96,15 +96,12 @@ def test_surrogate_does_not_give_away_a_category_of_one_row():
 PAIRS = ("town=a with paid=no",), ("town=a with paid=no", "town=a with paid=yes")
 
 
-@pytest.mark.parametrize(
-    ("labels", "k_min", "hidden", "left_out"),
-    [
-        (["no"], 20, (), ()),
-        (["no"], 21, PAIRS[0], ()),
-        (["no", "yes"], 20, (), ()),
-        (["no", "yes"], 21, (), PAIRS[1]),
-    ],
-)
+@pytest.mark.parametrize(("labels", "k_min", "hidden", "left_out"), [
+    (["no"], 20, (), ()),
+    (["no"], 21, PAIRS[0], ()),
+    (["no", "yes"], 20, (), ()),
+    (["no", "yes"], 21, (), PAIRS[1]),
+])  # fmt: skip
 def test_surrogate_hides_a_pair_and_leaves_out_a_group_below_k_min(labels, k_min, hidden, left_out):
     """Of twenty rows; and says so, as no model of it can know them."""
     cells = TABLE[(TABLE["town"] == "a") & TABLE["paid"].isin(labels)].groupby("paid")

@@ -157,28 +157,22 @@ def test_surrogates_are_made_once_a_seed_and_content(clients):
     assert (found.overall, fitted.cost) == (alone.overall, expected.cost)
 
 
-@pytest.mark.parametrize(
-    ("given", "method", "rho", "expected"),
-    [
-        (None, "fpfl", 20.0, {"method": "fpfl", "alpha": 0.05, "rounds": 1000}),
-        (None, "fpfl", 1.0, {"method": "fedsgd"}),
-        (None, "mmdm", 0.0, {"method": "mmdm", "multiplier_rate": 0.0, "damping": 0.0}),
-        ({"seed": 1}, "two_phase", 10.0, {"rounds": 4, "learning_rate": 2.0, "seed": 0}),
-    ],
-)
+@pytest.mark.parametrize(("given", "method", "rho", "expected"), [
+    (None, "fpfl", 20.0, {"method": "fpfl", "alpha": 0.05, "rounds": 1000}),
+    (None, "fpfl", 1.0, {"method": "fedsgd"}),
+    (None, "mmdm", 0.0, {"method": "mmdm", "multiplier_rate": 0.0, "damping": 0.0}),
+    ({"seed": 1}, "two_phase", 10.0, {"rounds": 4, "learning_rate": 2.0, "seed": 0}),
+])  # fmt: skip
 def test_round_settings_are_the_given_ones_or_the_methods_own(given, method, rho, expected):
     found = round_settings(method, sf.DistillConfig(rho_o=rho), given).model_dump()
     assert found | expected == found
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "key"),
-    [
-        ("refine", {"epsilon": 1.0, "delta": 1e-4}, "epsilon"),
-        ("fedavg", {"intercept": False}, "intercept"),
-        ("two_phase", {"notion": "equal_opportunity"}, "notion"),
-    ],
-)
+@pytest.mark.parametrize(("method", "settings", "key"), [
+    ("refine", {"epsilon": 1.0, "delta": 1e-4}, "epsilon"),
+    ("fedavg", {"intercept": False}, "intercept"),
+    ("two_phase", {"notion": "equal_opportunity"}, "notion"),
+])  # fmt: skip
 def test_method_refuses_settings_that_it_does_not_have(method, settings, key, clients):
     with pytest.raises(sf.InputError, match=key):
         run_method(method, clients, sf.DistillConfig(**settings), REPORT)

@@ -22,15 +22,12 @@ def require_central_difference(problem, value):
     assert float(found) == pytest.approx(float(slope), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("n_groups", "penalty", "notion", "group_input"),
-    [
-        (2, "covariance", "statistical_parity", True),
-        (3, "covariance", "equalized_odds", False),
-        (2, "selection_rate", "equal_opportunity", False),
-        (3, "selection_rate", "statistical_parity", True),
-    ],
-)
+@pytest.mark.parametrize(("n_groups", "penalty", "notion", "group_input"), [
+    (2, "covariance", "statistical_parity", True),
+    (3, "covariance", "equalized_odds", False),
+    (2, "selection_rate", "equal_opportunity", False),
+    (3, "selection_rate", "statistical_parity", True),
+])  # fmt: skip
 def test_hypergradient_is_the_central_difference(n_groups, penalty, notion, group_input):
     given = {"penalty": penalty, "notion": notion, "group_input": group_input}
     problem = some_problem(n_groups, **given)

@@ -151,13 +151,10 @@ def test_conjugate_gradients_form_no_hessian_and_start_from_the_last_solution():
 SINGULAR = jnp.array([[1.0, 0.0], [0.0, 0.0]])
 
 
-@pytest.mark.parametrize(
-    ("solver", "hessian"),
-    [
-        *((solver, SINGULAR) for solver in SOLVERS),
-        (ConjugateGradient(1e-25), jnp.diag(jnp.logspace(0, 12, 5))),
-    ],
-)
+@pytest.mark.parametrize(("solver", "hessian"), [
+    *((solver, SINGULAR) for solver in SOLVERS),
+    (ConjugateGradient(1e-25), jnp.diag(jnp.logspace(0, 12, 5))),
+])  # fmt: skip
 def test_linear_system_that_is_not_solved_is_reported(solver, hessian):
     fun, theta = quadratic(hessian), jnp.zeros(len(hessian))
     c = jnp.ones(len(hessian)) / 3

@@ -122,42 +122,33 @@ def test_difference_of_correlated_estimates_is_zou_and_donners():
     assert intervals.difference(first, second, r) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("signed", "expected"),
-    [
-        ((0.2, 0.1, 0.4), (0.2, 0.1, 0.4)), ((-0.2, -0.4, -0.1), (0.2, 0.1, 0.4)),
-        ((0.1, -0.3, 0.2), (0.1, 0.0, 0.3)), ((0.3, 0.1, 0.2), (0.3, 0.1, 0.3)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("signed", "expected"), [
+    ((0.2, 0.1, 0.4), (0.2, 0.1, 0.4)), ((-0.2, -0.4, -0.1), (0.2, 0.1, 0.4)),
+    ((0.1, -0.3, 0.2), (0.1, 0.0, 0.3)), ((0.3, 0.1, 0.2), (0.3, 0.1, 0.3)),
+])  # fmt: skip
 def test_size_of_a_gap_reaches_0_where_the_gap_may_be_0(signed, expected):
     assert intervals.size(Metric(*signed)) == expected
 
 
-@pytest.mark.parametrize(
-    ("gap", "limit", "answer", "rows"),
-    [
-        ((0.05, 0.0, 0.1), 0.1, "yes", 0), ((0.2, 0.11, 0.3), 0.1, "no", 0),
-        ((0.03, 0.01, 0.07), 0.05, "probably", 720), ((0.2, 0.1, 0.3), 0.1, "probably not", 100),
-        ((0.1, 0.0, 0.2), 0.1, "probably", None), (intervals.UNDEFINED, 0.1, "not measured", None),
-        ((0.03, -0.1, 0.04), 0.05, "probably", 440), ((-0.2, -0.3, -0.1), 0.1, "probably not", 100),
-        ((0.2, np.nan, np.nan), 0.1, "not measured", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gap", "limit", "answer", "rows"), [
+    ((0.05, 0.0, 0.1), 0.1, "yes", 0), ((0.2, 0.11, 0.3), 0.1, "no", 0),
+    ((0.03, 0.01, 0.07), 0.05, "probably", 720), ((0.2, 0.1, 0.3), 0.1, "probably not", 100),
+    ((0.1, 0.0, 0.2), 0.1, "probably", None), (intervals.UNDEFINED, 0.1, "not measured", None),
+    ((0.03, -0.1, 0.04), 0.05, "probably", 440), ((-0.2, -0.3, -0.1), 0.1, "probably not", 100),
+    ((0.2, np.nan, np.nan), 0.1, "not measured", None),
+])  # fmt: skip
 def test_verdict_and_rows_to_settle_it(gap, limit, answer, rows):
     """100 (ratio 2.8016 / 1.96)^2 - 100 rows more, in two digits."""
     assert intervals.verdict(intervals.size(Metric(*gap)), limit) == answer
     assert intervals.rows_to_settle(Metric(*gap), limit, 100) == rows
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "constant", "said"),
-    [
-        ((0.9, 0.87, 0.93), 0.86, None), ((0.88, 0.84, 0.91), 0.86, "near"),
-        ((0.865, 0.862, 0.868), 0.86, "near"), ((0.6, 0.55, 0.65), 0.86, "less accurate than"),
-        ((0.9, 0.86, 0.94), 0.86, "near"), (intervals.UNDEFINED, 0.86, None),
-        ((0.6, 0.55, 0.65), np.nan, None), ((1.0, 0.998, 1.0), 0.995, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("accuracy", "constant", "said"), [
+    ((0.9, 0.87, 0.93), 0.86, None), ((0.88, 0.84, 0.91), 0.86, "near"),
+    ((0.865, 0.862, 0.868), 0.86, "near"), ((0.6, 0.55, 0.65), 0.86, "less accurate than"),
+    ((0.9, 0.86, 0.94), 0.86, "near"), (intervals.UNDEFINED, 0.86, None),
+    ((0.6, 0.55, 0.65), np.nan, None), ((1.0, 0.998, 1.0), 0.995, None),
+])  # fmt: skip
 def test_near_constant_is_a_model_that_gains_little(accuracy, constant, said):
     warning = intervals.near_constant(Metric(*accuracy), constant)
     assert warning is None if said is None else f"the model is {said} the constant" in warning

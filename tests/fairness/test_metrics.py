@@ -106,31 +106,25 @@ def spd(decisions, groups, **positive):
 WORDS = ["denied", "granted", "granted", "granted"]
 
 
-@pytest.mark.parametrize(
-    ("decisions", "groups", "positive", "expected"),
-    [
-        ([0, 0, 0, 1], "ffmm", 1, 0.5), ([0, 0, 0, 1], "mmff", 1, -0.5),
-        ([False, False, True, True], "ffmm", 1, 1.0), ([0, 0, 0, 0], "ffmm", 1, 0.0),
-        (WORDS, "ffmm", "granted", 0.5), (WORDS, "ffmm", "denied", -0.5),
-        ([1, 0, 0, 0, 1, 1, 0], "aabbcca", 1, 1.0), ([1, 1, 1, 0, 1], "abbcc", 1, 0.5),
-        ([0, 1], ["None", "nan"], 1, 1.0), ([0, 1], pd.DataFrame({"s": ["a", "b"]}), 1, 1.0),
-        (np.array([0, 1], object), [0, 1], 1, 1.0), ([1, 0], "aa", 1, np.nan),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("decisions", "groups", "positive", "expected"), [
+    ([0, 0, 0, 1], "ffmm", 1, 0.5), ([0, 0, 0, 1], "mmff", 1, -0.5),
+    ([False, False, True, True], "ffmm", 1, 1.0), ([0, 0, 0, 0], "ffmm", 1, 0.0),
+    (WORDS, "ffmm", "granted", 0.5), (WORDS, "ffmm", "denied", -0.5),
+    ([1, 0, 0, 0, 1, 1, 0], "aabbcca", 1, 1.0), ([1, 1, 1, 0, 1], "abbcc", 1, 0.5),
+    ([0, 1], ["None", "nan"], 1, 1.0), ([0, 1], pd.DataFrame({"s": ["a", "b"]}), 1, 1.0),
+    (np.array([0, 1], object), [0, 1], 1, 1.0), ([1, 0], "aa", 1, np.nan),
+])  # fmt: skip
 def test_spd_is_of_the_last_group_minus_the_first(decisions, groups, positive, expected):
     groups = list(groups) if isinstance(groups, str) else groups
     assert spd(decisions, groups, pos_label=positive) == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("decisions", "groups", "positive", "key"),
-    [
-        (["yes", "no"], "ab", "Yes", "pos_label"), ([1, 0], "ab", "1", "pos_label"),
-        ([0, 1, 2], "aab", 1, "y_pred"), ([1, 0], ["a", None], 1, "sensitive_features"),
-        ([1, 0], [0.0, np.nan], 1, "sensitive_features"), ([1.0, np.nan], "ab", 1, "y_pred"),
-        ([1, 0, 1], "ab", 1, "y_pred"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("decisions", "groups", "positive", "key"), [
+    (["yes", "no"], "ab", "Yes", "pos_label"), ([1, 0], "ab", "1", "pos_label"),
+    ([0, 1, 2], "aab", 1, "y_pred"), ([1, 0], ["a", None], 1, "sensitive_features"),
+    ([1, 0], [0.0, np.nan], 1, "sensitive_features"), ([1.0, np.nan], "ab", 1, "y_pred"),
+    ([1, 0, 1], "ab", 1, "y_pred"),
+])  # fmt: skip
 def test_spd_of_what_would_hide_a_gap_is_refused(decisions, groups, positive, key):
     with pytest.raises(InputError, match=key):
         spd(decisions, list(groups), pos_label=positive)

@@ -27,15 +27,12 @@ def test_ratio_is_the_lowest_rate_over_the_highest_whichever_group_has_it():
     assert ratio.low < ratio.value < ratio.high
 
 
-@pytest.mark.parametrize(
-    ("hits", "size", "value"),
-    [
-        ([0, 5], [10, 10], 0.0),
-        ([0, 0], [10, 10], np.nan),
-        ([3], [9], np.nan),
-        ([1, 0], [2, 0], np.nan),
-    ],
-)
+@pytest.mark.parametrize(("hits", "size", "value"), [
+    ([0, 5], [10, 10], 0.0),
+    ([0, 0], [10, 10], np.nan),
+    ([3], [9], np.nan),
+    ([1, 0], [2, 0], np.nan),
+])  # fmt: skip
 def test_ratio_of_rates_of_zero_is_zero_or_undefined(hits, size, value):
     ratio = ratio_interval(Shares(np.array(hits, float), np.array(size)))
     np.testing.assert_equal(ratio.value, value)

@@ -3,16 +3,13 @@ import pytest
 from synthfair.fairness.target import Target, with_penalty
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        (("nothing",), (False, None, 0.1)), (("row_weights",), (True, None, 0.1)),
-        (("weight", (0.0,)), (False, None, 0.1)), (("weight", (0.0, 2.0)), (True, None, 0.1)),
-        (("tolerance",), (False, None, 0.1)), (("tolerance", (0.0,)), (True, None, 0.1)),
-        (("gap", (0.05, 0.02)), (True, 0.02, 0.02)), (("gap", (0.05,), 0.2), (True, 0.05, 0.2)),
-        (("gap", (), 0.2), (True, None, 0.2)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "expected"), [
+    (("nothing",), (False, None, 0.1)), (("row_weights",), (True, None, 0.1)),
+    (("weight", (0.0,)), (False, None, 0.1)), (("weight", (0.0, 2.0)), (True, None, 0.1)),
+    (("tolerance",), (False, None, 0.1)), (("tolerance", (0.0,)), (True, None, 0.1)),
+    (("gap", (0.05, 0.02)), (True, 0.02, 0.02)), (("gap", (0.05,), 0.2), (True, 0.05, 0.2)),
+    (("gap", (), 0.2), (True, None, 0.2)),
+])  # fmt: skip
 def test_target_says_how_much_is_asked(asked, expected):
     target = Target.model_validate(dict(zip(Target.model_fields, asked, strict=False)))
     assert (target.fairness, target.max_gap, target.client_limit) == expected

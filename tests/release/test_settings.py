@@ -16,20 +16,13 @@ def test_without_epsilon_is_a_flag_or_a_key_that_an_epsilon_overrides(tmp_path):
     assert (config.without_epsilon, config.epsilon) == (False, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "flags", "keys"),
-    [
-        (
-            "epsilon = 1.0\ndelta = 1e-6",
-            {"without_epsilon": True},
-            "c.toml: without_epsilon, epsilon",
-        ),
-        ("release = 'x'", {}, "c.toml: release: 'x'"),
-        ("", {"k_min": 100}, "flags: k_min"),
-        ("rho_s = 1.0", {}, "rho_s"),
-        ("epsilon = 1\ndelta = 1e-6\nk_min = 4", {}, "k_min: .*5"),
-    ],
-)
+@pytest.mark.parametrize(("text", "flags", "keys"), [
+    ("epsilon = 1.0\ndelta = 1e-6", {"without_epsilon": True}, "c.toml: without_epsilon, epsilon"),
+    ("release = 'x'", {}, "c.toml: release: 'x'"),
+    ("", {"k_min": 100}, "flags: k_min"),
+    ("rho_s = 1.0", {}, "rho_s"),
+    ("epsilon = 1\ndelta = 1e-6\nk_min = 4", {}, "k_min: .*5"),
+])  # fmt: skip
 def test_settings_that_contradict_are_refused_by_their_keys(tmp_path, text, flags, keys):
     (tmp_path / "c.toml").write_text(text)
     with pytest.raises(InputError, match=keys):

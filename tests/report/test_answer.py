@@ -47,20 +47,13 @@ def fair(plain, tmp_path):
     return edited(folder, folder, **changes)
 
 
-@pytest.mark.parametrize(
-    ("gap", "verdict", "said"),
-    [
-        ((0.03, -0.03, 0.1), "yes", "asked: met."),
-        ((0.03, -0.03, 0.101), "probably", "asked: probably met."),
-        ((0.12, 0.1, 0.2), "probably not", "asked: probably missed."),
-        ((-0.12, -0.2, -0.101), "no", "asked: missed."),
-        ((None, None, None), "not measured", "cannot be compared"),
-    ],
-)
-def test_verdict_is_sure_where_the_whole_interval_is_on_one_side(fair, gap, verdict, said):
-    found = asked([edited(fair, fair, spd=metric(*gap))], 0.1)
-    assert found.verdict == verdict
-    assert said in found.sentence
+@pytest.mark.parametrize(("gap", "verdict"), [
+    ((0.03, -0.03, 0.1), "yes"), ((0.03, -0.03, 0.101), "probably"),
+    ((0.12, 0.1, 0.2), "probably not"), ((-0.12, -0.2, -0.101), "no"),
+    ((None, None, None), "not measured"),
+])  # fmt: skip
+def test_verdict_is_sure_where_the_whole_interval_is_on_one_side(fair, gap, verdict):
+    assert asked([edited(fair, fair, spd=metric(*gap))], 0.1).verdict == verdict
     assert f'data-verdict="{verdict}"' in page_of(fair, max_gap=0.1)
 
 
@@ -109,10 +102,7 @@ def test_seeds_give_means(fair, tmp_path):
     assert asked([fair, twin]).subject.gap_size == pytest.approx((0.04, 0.0, 0.1))
 
 
-@pytest.mark.parametrize(
-    ("limit", "accuracy"),
-    [(0.3, 0.9), (0.1, 0.85), (0.22, 0.85), (0.01, 0.85)],
-)
+@pytest.mark.parametrize(("limit", "accuracy"), [(0.3, 0.9), (0.22, 0.85), (0.01, 0.85)])
 def test_best_is_the_most_accurate_that_is_surely_within_the_limit(plain, fair, limit, accuracy):
     assert asked([plain, fair], limit).subject.accuracy.value == accuracy
 
@@ -122,9 +112,7 @@ def test_best_is_no_central_training(plain, fair, tmp_path):
     assert asked([central, fair], 0.1).subject.runs[0].metrics.method == "single_shot"
 
 
-@pytest.mark.parametrize(
-    ("constant", "verdict"), [(0.87, "no better"), (0.84, "no better"), (0.82, "yes")]
-)
+@pytest.mark.parametrize(("constant", "verdict"), [(0.84, "no better"), (0.82, "yes")])
 def test_model_not_clearly_above_the_constant_classifier_gets_no_yes(fair, constant, verdict):
     """Its accuracy is 0.85, with an interval from 0.83."""
     found = asked([edited(fair, fair, constant_classifier={"accuracy": constant})], 0.1)
@@ -143,16 +131,13 @@ def run_of(*groups):
     return Evaluation.model_construct(by_group=rates, rows={"client": rows})
 
 
-@pytest.mark.parametrize(
-    ("groups", "said"),
-    [
-        ([(500, 0, 300, 1), (100, 0, 73, 0)], "everybody (selects 1 of 974)"),
-        ([(0, 500, 2, 300), (0, 100, 0, 98)], "everybody (selects 998 of 1,000)"),
-        ([(300, 50, 100, 300), (60, 0, 20, 0)], "in g1 (selects 0 of 80)"),
-        ([(300, 50, 100, 300), (10, 0, 9, 0)], None),  # too few rows to tell
-        ([(300, 50, 100, 300), (80, 0, 0, 0)], None),  # nor is any of them positive
-    ],
-)
+@pytest.mark.parametrize(("groups", "said"), [
+    ([(500, 0, 300, 1), (100, 0, 73, 0)], "everybody (selects 1 of 974)"),
+    ([(0, 500, 2, 300), (0, 100, 0, 98)], "everybody (selects 998 of 1,000)"),
+    ([(300, 50, 100, 300), (60, 0, 20, 0)], "in g1 (selects 0 of 80)"),
+    ([(300, 50, 100, 300), (10, 0, 9, 0)], None),  # too few rows to tell
+    ([(300, 50, 100, 300), (80, 0, 0, 0)], None),  # nor is any of them positive
+])  # fmt: skip
 def test_one_label_for_everybody_is_seen_in_all_or_a_group(groups, said):
     found = one_label(run_of(*groups))
     assert (said in found) if said else found is None
@@ -167,20 +152,21 @@ def test_model_that_selects_nobody_is_not_usable_and_the_last_choice(plain, fair
     ((titles, row),) = tables(page_of(run), "all runs")
     assert row[titles.index("at most 0.1?")] == "not usable"
     said = sentence("spd", read_results([run])[0].metrics, limit=0.1, is_plain=True)
-    assert not re.search("asked: .*met|needed", said)
+    assert not re.search("is (probably )?met|needed", said)
 
 
 def test_model_reads_the_group_by_whatever_settings_say_so(fair, tmp_path):
     surrogates = {"client_0": sf.SurrogateConfig().model_dump(mode="json")}
     for reads in (False, True):
-        client = sf.DistillConfig(group_input=reads).model_dump(mode="json")
-        server = sf.ServerConfig(group_input=reads).model_dump(mode="json")
+        client, server = (
+            made(group_input=reads).model_dump(mode="json")
+            for made in (sf.DistillConfig, sf.ServerConfig)
+        )
         train = {"method": "fedavg", "seed": 0, "group_input": reads}
         for changes in (
-            {"config": {"client_0": client}},
-            {"config": surrogates, "server": server},
+            {"config": {"client_0": client}}, {"config": surrogates, "server": server},
             {"config": {}, "train": train},
-        ):
+        ):  # fmt: skip
             (result,) = read_results([edited(fair, tmp_path / "x", **changes)])
             assert result.reads_groups is reads
     decision = {"notion": "statistical_parity", "alpha": 0.1}

@@ -83,18 +83,15 @@ POOL, HINGE = some_pool(2, rows=120), sf.LinearModel(squared_hinge)
 ODD = some_release(lambda_theta=0.5)
 
 
-@pytest.mark.parametrize(
-    ("releases", "given", "named"),
-    [
-        ({}, {}, "no releases"),
-        (POOL | {"odd": ODD}, {}, "odd: made for .*0.5"),
-        ({"c": made_for(POOL["c0"], model=HINGE.name)}, {}, f"'{HINGE.name}'"),
-        (POOL, {"model": HINGE}, f"'{HINGE.name}'"),
-        ({"c": made_for(POOL["c0"], model=Pairs().name)}, {"model": Pairs()}, "vector of 9"),
-        (POOL, {"penalty": sf.CovariancePenalty()}, "covariance"),
-        (POOL, {"config": sf.ServerConfig(max_client_gap=0.1)}, "max_client_gap"),
-    ],
-)
+@pytest.mark.parametrize(("releases", "given", "named"), [
+    ({}, {}, "no releases"),
+    (POOL | {"odd": ODD}, {}, "odd: made for .*0.5"),
+    ({"c": made_for(POOL["c0"], model=HINGE.name)}, {}, f"'{HINGE.name}'"),
+    (POOL, {"model": HINGE}, f"'{HINGE.name}'"),
+    ({"c": made_for(POOL["c0"], model=Pairs().name)}, {"model": Pairs()}, "vector of 9"),
+    (POOL, {"penalty": sf.CovariancePenalty()}, "covariance"),
+    (POOL, {"config": sf.ServerConfig(max_client_gap=0.1)}, "max_client_gap"),
+])  # fmt: skip
 def test_releases_that_are_no_pool_are_refused(releases, given, named):
     with pytest.raises(InputError, match=named):
         sf.pool_and_train(releases, SCHEMA, **given)

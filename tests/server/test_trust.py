@@ -124,15 +124,12 @@ def test_client_that_claims_many_rows_is_not_pulled_towards_them(surrogates, is_
     assert share < 0.25 if is_swapped else 0.3 < share < 0.6
 
 
-@pytest.mark.parametrize(
-    ("attack", "bad", "is_fair"),
-    [
-        (swapped, 2, False),
-        (reversed_labels, 3, False),
-        (reversed_labels, 1, True),
-        (None, 0, False),
-    ],
-)
+@pytest.mark.parametrize(("attack", "bad", "is_fair"), [
+    (swapped, 2, False),
+    (reversed_labels, 3, False),
+    (reversed_labels, 1, True),
+    (None, 0, False),
+])  # fmt: skip
 def test_clients_that_are_bad_hardly_count(surrogates, attack, bad, is_fair):
     honest = some_pool(5, rows=300) if is_fair else dict([*surrogates.items()][:5])
     names, config = [*honest][:bad], None
@@ -169,13 +166,10 @@ def test_client_that_is_not_trusted_has_no_limit_of_its_own_gap(surrogates):
     assert pooled.compared == tuple(name for name in releases if name != "c3")
 
 
-@pytest.mark.parametrize(
-    ("trusted", "named"),
-    [
-        (TRUSTED[TRUSTED.town == "a"], "town=b and paid=no"),
-        (TRUSTED[(TRUSTED.town == "a") | (TRUSTED.paid == "no")], "town=b and paid=yes"),
-    ],
-)
+@pytest.mark.parametrize(("trusted", "named"), [
+    (TRUSTED[TRUSTED.town == "a"], "town=b and paid=no"),
+    (TRUSTED[(TRUSTED.town == "a") | (TRUSTED.paid == "no")], "town=b and paid=yes"),
+])  # fmt: skip
 def test_trusted_rows_without_a_group_and_label_are_refused(trusted, named):
     with pytest.raises(sf.InputError, match=named):
         sf.pool_and_train(some_pool(2), SCHEMA, trusted=trusted)

@@ -94,14 +94,11 @@ def test_random_state_gives_the_same_rows_and_another_gives_others():
     assert not np.allclose(made[0], made[2])
 
 
-@pytest.mark.parametrize(
-    ("given", "learned"),
-    [
-        ({"bounds": PUBLIC["bounds"]}, r"\['home'\]"),
-        ({"categories": PUBLIC["categories"]}, r"\['income', 'age'\]"),
-        ({}, r"\['income', 'age', 'home'\]"),
-    ],
-)
+@pytest.mark.parametrize(("given", "learned"), [
+    ({"bounds": PUBLIC["bounds"]}, r"\['home'\]"),
+    ({"categories": PUBLIC["categories"]}, r"\['income', 'age'\]"),
+    ({}, r"\['income', 'age', 'home'\]"),
+])  # fmt: skip
 def test_columns_learned_from_the_rows_are_warned_of_as_not_public(given, learned):
     distiller = Distiller(n_synthetic=24, steps=3, random_state=0, **given)
     with pytest.warns(UserWarning, match=f"^X: columns {learned}"):

@@ -47,18 +47,15 @@ def test_booleans_are_two_categories_of_any_dtype(dtype):
         np.testing.assert_array_equal(model.decision_function(frame(later)), expected)
 
 
-@pytest.mark.parametrize(
-    ("values", "name", "start"),
-    [
-        (column(1, 2, 3, dtype="Int64"), "it", [1.0, 2.0, 3.0]),
-        (column(1, 2.5, dtype=object), "it", [1.0, 2.5]),
-        (column(1, 2, dtype="int64[pyarrow]"), "it", [1.0, 2.0]),
-        (column(1, 2, 3).astype("category"), "it=3", [0.0, 0.0, 1.0]),
-        (column("u", "v", dtype="string"), "it=v", [0.0, 1.0]),
-        (column("u", "v").astype("category"), "it=v", [0.0, 1.0]),
-        (column(7, "v", dtype=object), "it=v", [0.0, 1.0]),
-    ],
-)
+@pytest.mark.parametrize(("values", "name", "start"), [
+    (column(1, 2, 3, dtype="Int64"), "it", [1.0, 2.0, 3.0]),
+    (column(1, 2.5, dtype=object), "it", [1.0, 2.5]),
+    (column(1, 2, dtype="int64[pyarrow]"), "it", [1.0, 2.0]),
+    (column(1, 2, 3).astype("category"), "it=3", [0.0, 0.0, 1.0]),
+    (column("u", "v", dtype="string"), "it=v", [0.0, 1.0]),
+    (column("u", "v").astype("category"), "it=v", [0.0, 1.0]),
+    (column(7, "v", dtype=object), "it=v", [0.0, 1.0]),
+])  # fmt: skip
 def test_columns_of_other_dtypes_are_numbers_or_categories(values, name, start):
     assert in_units(frame(values))[name][: len(start)] == start
 
