@@ -13,7 +13,7 @@ Each is filled into a template of ``benchmarks/pages/blocks``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -25,13 +25,11 @@ from benchmarks import methods as rounds
 from benchmarks import unreliable as clients_at_fault
 from benchmarks.disclosure import disclosure_lines
 from benchmarks.harness import ROOT, committed, written
-from benchmarks.privacy import EPSILONS
-from benchmarks.records import any_learner_lines
+from benchmarks.records import CENTRAL, EXACT, LEARNERS, PRIVATE
 from benchmarks.runs import NO_RUNS, Runs
-from benchmarks.showing import mark, page, pair_text
+from benchmarks.showing import mark, page
 from benchmarks.table2.beaten import published_cells
 from benchmarks.table2.cells import TASKS, TableCell
-from benchmarks.table2.covariance import covariance_lines
 from benchmarks.unlike.training import MAIN
 from synthfair.files import write_text
 
@@ -89,9 +87,35 @@ def block_of(name: str, read: Read) -> str:
 # Accuracy, gaps and epsilon: lines of a table, or all parts of a template
 
 
+def means(runs: Runs, constants: Runs | float = NO_RUNS, gap: str = "spd") -> str:
+    """Return mean accuracy / mean gap to three digits, marked; empty without runs.
+
+    Args:
+        runs: of one method.
+        constants: runs of the constant classifier, or its accuracy.
+        gap: the name of the gap among their values.
+    """
+    if not runs:
+        return ""
+    accuracy = runs.mean("accuracy")
+    if not isinstance(constants, Runs):
+        worse = mark(accuracy, constants)
+    else:
+        itself = not constants or runs[0].setting == constants[0].setting
+        worse = "" if itself else mark(accuracy, constants.mean("accuracy"))
+    return f"{accuracy.mean:.3f}{worse} / {runs.mean(gap).mean:.3f}"
+
+
+def spreads(every: Iterable[Runs], gap: str = "spd") -> Parts:
+    """Return the largest standard deviation of accuracy, and of the gap, among a block's cells."""
+    each = [(own.mean("accuracy").spread, own.mean(gap).spread) for own in every if own]
+    accuracy, gaps = np.max(each, axis=0) if each else (0.0, 0.0)
+    return {"accuracy": accuracy, "gap": gaps}
+
+
 def table2(runs: Runs) -> Parts:
     """Return our small releases next to the published ones and central training."""
-    lines = []
+    lines, every = [], []
     for task, weight in zip(TASKS, (100.0, 100.0, 10.0), strict=True):
         here = runs.select(task=task)
         constants, at = here.select(method="constant"), here.select(rho_o=weight)
@@ -105,12 +129,11 @@ def table2(runs: Runs) -> Parts:
         accuracy, spd = published_cells()[TableCell("faithful", "single_shot", task, "small", 1e3)]
         constant, name = constants.mean("accuracy"), task.replace("_", " ")
         theirs = f"{accuracy:.3f}{mark(accuracy, constant)} / {spd:.3f}"
-        ours = (pair_text(own, constants=constants, form=".4f", error=True) for own in shown)
-        lines.append((name, theirs, weight, *ours, f"{constant.text(error=True)} / 0"))
-    return {
-        "rows": lines,
-        "release_seeds": runs.select(recipe="ours", method="single_shot").n_seeds,
-    }
+        ours = (means(own, constants) for own in shown)
+        lines.append((name, theirs, *ours, f"{constant.mean:.3f}"))
+        every += shown
+    seeds = runs.select(recipe="ours", method="single_shot").n_seeds
+    return {"rows": lines, "release_seeds": seeds} | spreads(every)
 
 
 def epsilon(runs: Runs) -> Parts:
@@ -123,19 +146,26 @@ def epsilon(runs: Runs) -> Parts:
         central = own.select(method="central")
         for method, word in {"surrogate": "surrogates", "fair": "fair releases"}.items():
             of = own.select(method=method)
-            each = [of.select(epsilon=one) for one in (np.inf, *EPSILONS[::-1])]
-            cells = (short_pair(some, constants) for some in (*each, central, constants))
-            lines.append((f"{name.replace('_', ' ')}, {clients}", word, *cells))
+            each = [of.select(epsilon=one) for one in (np.inf, 2.0, 1.0)]
+            cells = (means(some, constants) for some in (*each, central))
+            label = f"{constants.mean('accuracy').mean:.3f}"
+            lines.append((f"{name.replace('_', ' ')}, {clients}", word, *cells, label))
     return {"rows": lines, "rho": MAIN.rho}
 
 
-def short_pair(runs: Runs, constants: Runs) -> str:
-    """Return mean accuracy / mean SPD to three digits, without spreads."""
-    if not runs:
-        return ""
-    accuracy = runs.mean("accuracy")
-    worse = "" if runs == constants else mark(accuracy, constants.mean("accuracy"))
-    return f"{accuracy.mean:.3f}{worse} / {runs.mean('spd').mean:.3f}"
+def covariance(runs: Runs) -> Parts:
+    """Return central training on Dutch at each weight, next to a published cell."""
+    theirs = {
+        cell.rho_o: f"{accuracy:.3f} / {spd:.3f}"
+        for cell, (accuracy, spd) in published_cells().items()
+        if (cell.task, cell.size) == ("dutch_gender", "train")
+    }
+    own = runs.by("rho_o").items()
+    lines = [
+        (rho, theirs[rho], *(means(here.select(intercept=one)) for one in (False, True)))
+        for rho, here in own
+    ]
+    return {"rows": lines} | spreads(runs.by().values())
 
 
 def decision(runs: Runs) -> list[object]:
@@ -175,113 +205,130 @@ def audit(members: Runs) -> Iterator[object]:
 def methods(every: Runs) -> Parts:
     """One upload and many rounds, at rho_o = 10; and the constant classifier."""
     constants = every.select(method=rounds.CONSTANT)
-    runs, lines, spreads = Runs((*every.select(weight=10.0), *constants)), [], []
+    runs, lines = Runs((*every.select(weight=10.0), *constants)), []
     for method, own in runs.by("method").items():
-        cells = []
-        for name in ("law_school", "dutch", "adult"):
-            some, others = own.select(table=name), constants.select(table=name)
-            accuracy, spd = some.mean("accuracy"), some.mean("spd")
-            known = others and method != rounds.CONSTANT
-            worse = mark(accuracy, others.mean("accuracy") if known else None)
-            cells.append(f"{accuracy.mean:.3f}{worse} / {spd.mean:.3f}" if some else "")
-            spreads += [(accuracy.spread, spd.spread)] * bool(some)
+        cells = [
+            means(own.select(table=one), constants.select(table=one)) for one in ("dutch", "adult")
+        ]
         sent = own.select(table="adult").mean("bytes_sent").mean / 1e6
         lines.append((method, *cells, f"{sent:.2f}"))
-    most = np.max(spreads, axis=0) if spreads else (0.0, 0.0)
-    return {"seeds": runs.n_seeds, "rows": lines, "accuracy": most[0], "spd": most[1]}
+    shown = Runs(run for run in runs if run.setting.table != "law_school")
+    return {"seeds": runs.n_seeds, "rows": lines} | spreads(shown.by().values())
 
 
-def fpfl(runs: Runs) -> Iterator[object]:
+def fpfl(runs: Runs) -> Parts:
     """Adult in rounds."""
-    own = runs.by()
+    own, lines, every = runs.by(), [], []
     for row, theirs in adult.published_rows().items():
         ours = row._replace(settings="ours")
-        if row.model == "shallow" and row.cohort != 400 and row in own and ours in own:
-            cells = [f"{row.cohort:,} | {row.algorithm}"]
-            cells.append(f"{theirs.accuracy:.3f} / {theirs.fnr_gap:.3f}")
-            for one in (row, ours):
-                alpha = f"{adult.SETTINGS[one].alpha:g}" * (row.algorithm in adult.FAIR)
-                cells += [alpha, adult.cells_of(own[one], " / ")]
-            yield cells
-    yield f" | constant classifier |  |  | {adult.CONSTANT:.3f} / 0 |  | "
+        if row.model != "shallow" or row.cohort == 400 or row not in own or ours not in own:
+            continue
+        if row.algorithm in ("FL", "FFL", "PFL", "FPFL"):
+            here = [own[one] for one in (row, ours)]
+            cells = (means(one, adult.CONSTANT, "fnr_gap") for one in here)
+            published = f"{theirs.accuracy:.3f} / {theirs.fnr_gap:.3f}"
+            lines.append((f"{row.cohort:,}", row.algorithm, published, *cells))
+            every += here
+    return {"rows": lines, "constant": adult.CONSTANT} | spreads(every, "fnr_gap")
 
 
 def two_phase(runs: Runs) -> Parts:
     """Return gap and accuracy at epsilon = 2."""
-    lines = []
+    lines, every = [], []
     for name, own in runs.select(notion="statistical_parity").by("table").items():
         constants, accurate, fair = (own.select(method=m) for m in ("constant", "B1", "B2"))
         private, end = (own.select(method=m, epsilon=2.0) for m in ("two_phase", "end_to_end"))
-        cells = (accurate, fair, private, end, constants)
-        texts = (pair_text(some, "gap", constants=constants) for some in cells)
-        lines += [(name, *texts)] * bool(accurate)
-    n = runs.n_seeds
-    spread = f"Mean ± standard deviation of {n} seeds." if n > 1 else "One seed."
-    return {"rows": lines, "spread": spread}
+        cells = (accurate, fair, private, end)
+        label = f"{constants.mean('accuracy').mean:.3f}"
+        lines += [(name, *(means(some, constants, "gap") for some in cells), label)] * bool(
+            accurate
+        )
+        every += cells
+    return {"rows": lines} | spreads(every, "gap")
 
 
-def unlike(every: Runs) -> Iterator[object]:
-    """Yield lines of what each kind of release costs where clients are unlike."""
-    kinds = ("central", "surrogate", "private", "fair", "alone", "constant")
+def unlike(every: Runs) -> Parts:
+    """Return what each kind of release costs where clients are unlike."""
+    kinds, lines, shown = ("central", "surrogate", "private", "fair"), [], []
     runs = every.select(penalty="covariance")
     for (task, clients, split), own in runs.by("task", "clients", "split").items():
         if task not in ("dutch", "adult"):  # one label is too frequent elsewhere
             continue
         if split in ("0.3", "occupation", "region") or (clients, split) == (20, "alike"):
             constants = own.select(method="constant")
-            cells = (pair_text(own.select(method=one), constants=constants) for one in kinds)
+            cells = [own.select(method=one) for one in kinds]
             cut = split if not split.startswith("0") else f"Dirichlet({split})"
-            yield task.replace("_", " "), f"{clients}, {cut}", *cells
+            label = f"{constants.mean('accuracy').mean:.3f}"
+            texts = (means(one, constants) for one in cells)
+            lines.append((task, f"{clients}, {cut}", *texts, label))
+            shown += cells[:3]
+    return {"rows": lines} | spreads(shown)
 
 
-def unlike_bias(every: Runs) -> Iterator[object]:
-    """Yield accuracy and gaps on Adult, with and without a limit on each client."""
-    for bias, runs in every.select(table="adult", asked="sex").by("bias").items():
-        constants = runs.select(method="constant classifier")
-        for method, own in runs.by("method").items():
-            accuracy = pair_text(own, "client_gap", constants=constants)
-            yield bias, method, accuracy, f"{own.mean('unfair').mean:.1f}"
+def unlike_bias(every: Runs) -> Parts:
+    """Return accuracy and gaps on Adult, with and without a limit on each client."""
+    runs = every.select(table="adult", asked="sex")
+    constants = runs.select(method="constant classifier").by("bias")
+    lines = [
+        (method, *(means(own.select(bias=one), gap="client_gap") for one in constants))
+        for method, own in runs.by("method").items()
+    ]
+    return {"rows": lines} | spreads(runs.by().values(), "client_gap")
 
 
-def additive(every: Runs) -> Iterator[object]:
+def any_learner(runs: Runs) -> Parts:
+    """Return each learner on all rows and on the records of one upload."""
+    lines, every = [], []
+    for name in ("dutch", "adult"):
+        here = runs.select(encoding="linear", table=name)
+        for learner in ("linear", "trees", "reductions"):
+            cells = [here.select(learner=learner, rows=one) for one in (CENTRAL, EXACT, PRIVATE)]
+            constants = here.select(learner="constant")
+            lines.append((name, LEARNERS[learner], *(means(own, constants) for own in cells)))
+            every += cells
+    return {"rows": lines} | spreads(every)
+
+
+def additive(every: Runs) -> Parts:
     """Additive models next to linear ones and to boosted trees, with and without a gap."""
     constants = every.select(learner="constant").by("table")
-    runs = Runs((*every.select(asked="nothing"), *every.select(asked="gap")))
+    runs, lines = Runs((*every.select(asked="nothing"), *every.select(asked="gap"))), []
     for own in runs.by("asked", "learner", "rows").values():
         setting = own[0].setting
         cells = [
-            pair_text(own.select(table=name), constants=constants.get(name, NO_RUNS))
+            means(own.select(table=name), constants.get(name, NO_RUNS))
             for name in additive_models.TABLES
         ]
-        yield additive_models.ASKED[setting.asked], additive_models.label_of(setting), *cells
+        asked = f"{additive_models.GAP:g}" * (setting.asked == "gap")
+        lines.append((additive_models.label_of(setting), asked, *cells))
+    return {"rows": lines} | spreads(runs.by().values())
 
 
 def alternatives(every: Runs) -> Parts:
     """Accuracy / mean size of the SPD of what people would use instead; seconds on Adult."""
-    lines, spreads = [], []
+    lines = []
     for method, own in every.by("method").items():
         cells = []
         for here in own.by("table").values():
-            accuracy, spd = here.mean("accuracy"), here.mean("spd")
-            gap = np.abs(here.values("spd")).mean()
+            accuracy, gap = here.mean("accuracy"), np.abs(here.values("spd")).mean()
             cells.append(f"{accuracy.mean:.3f}{mark(accuracy, here.mean('constant'))} / {gap:.3f}")
-            spreads.append((accuracy.spread, spd.spread))
-        adult = own.select(table="adult")
-        seconds = (adult.mean(name).mean for name in ("cold", "warm", "again"))
-        texts = ("" if np.isnan(one) else f"{one:.1f}" for one in seconds)
-        lines.append((method, *cells, *texts))
-    most = np.max(spreads, axis=0) if spreads else (0.0, 0.0)
-    return {"seeds": every.n_seeds, "rows": lines, "accuracy": most[0], "spd": most[1]}
+        lines.append((method, *cells, f"{own.select(table='adult').mean('warm').mean:.1f}"))
+    return {"rows": lines} | spreads(every.by().values())
 
 
-def unreliable(every: Runs) -> Iterator[object]:
-    """Yield accuracy / SPD on Dutch with false rows, with and without trusted rows."""
-    runs = every.select(table="dutch", kind="surrogates")
+def unreliable(every: Runs) -> Parts:
+    """Return accuracy / SPD on Dutch with false rows, with and without trusted rows."""
+    runs, lines, shown = every.select(table="dutch", kind="surrogates"), [], []
     for setting, here in clients_at_fault.federations(runs):
-        cells = (
-            pair_text(here[one], constants=here["constant"]) for one in ("none", "trusted", "alone")
-        )
-        yield clients_at_fault.words_of(setting), *cells
+        if setting.attack == "denied40" or (
+            setting.bad == 2 and setting.attack not in ("swapped", "heavier")
+        ):
+            continue  # the benchmark's own page has them
+        cells = [here[one] for one in ("none", "trusted", "alone")]
+        texts = (means(one, here["constant"]) for one in cells)
+        lines.append((clients_at_fault.words_of(setting), *texts))
+        shown += cells
+    return {"rows": lines} | spreads(shown)
 
 
 def proxy(every: Runs) -> Parts:
@@ -340,18 +387,17 @@ def deploy(runs: Runs) -> Iterator[str]:
     for (job, sites), _, v, _ in runs:
         name = "one upload" if job == "single_shot" else f"{v.rounds} rounds of FedAvg"
         yield (
-            f"{name} | {sites} | {v.load:.0f} on {v.cores} cores | {v.start:.0f} | {v.whole:.0f}"
-            f" | {v.median_round:.2f} | {v.site:.1f} | {1 - v.site / v.whole:.0%}"
+            f"{name} | {sites} | {v.start:.0f} | {v.whole:.0f} | {1 - v.site / v.whole:.0%}"
             f" | {v.megabytes / sites:.2f}"
         )
 
 
 BLOCKS: dict[str, tuple[Any, ...]] = {
-    "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
+    "table2": (table2, "table2 table2"), "covariance": (covariance, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "decision": (decision, "privacy"),
     "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit membership"),
-    "any_learner": (any_learner_lines, "records"),
+    "any_learner": (any_learner, "records"),
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
     "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),

@@ -31,6 +31,13 @@ RATES_OF = {
 }
 """Rates of the groups of which a metric is the difference."""
 
+_FIELDS = {
+    "spd": ("selection_rate",),
+    "equal_opportunity_difference": ("true_positive_rate",),
+    "equalized_odds_difference": ("true_positive_rate", "false_positive_rate"),
+    ACCURACY_GAP: ("error_rate",),
+}
+
 Answer = Verdict | Literal["no better", "not usable"]
 """A verdict on the gap; or that the model is no better than one label for all, or no other."""
 
@@ -124,6 +131,7 @@ def sentence(
     # As few digits as tell the gap from the limit.
     enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
     values: dict[str, Any] = {"metric": metric, "run": run, "groups": [*compared_rates(run)]}
+    values["pair"] = furthest(metric, run)
     values |= {"gap": gap, "accuracy": accuracy, "constant": constant}
     values |= {"target": target, "limit": limit, "most": most, "digits": next(enough, 3)}
     values |= {"plain": plain, "is_plain": is_plain, "reads": reads, "unusable": one_label(run)}
@@ -145,6 +153,28 @@ def compared_rates(run: Evaluation) -> dict[str, Rates]:
     """Return the rates of the groups that are compared: those with enough rows."""
     least = max(run.min_group_rows, MIN_RATE_ROWS if run.groups_by else 0)
     return {name: of for name, of in run.rates.items() if of.n >= least}
+
+
+def furthest(metric: str, run: Evaluation) -> tuple[str, ...]:
+    """Return the two groups that differ most, the lower rate first; none if that is not known.
+
+    Args:
+        metric: one of :data:`RATES_OF`.
+        run: the evaluation of a model; of several groupings, groups are those of any.
+    """
+    groups = tuple(compared_rates(run))
+    if len(groups) == 2 and len(run.groups_by) < 2:
+        return groups
+    least, found = max(run.min_group_rows, MIN_RATE_ROWS if run.groups_by else 0), {}
+    for rates in [run.groupings[by].rates for by in run.groups_by] or [run.by_group]:
+        for field in _FIELDS[metric]:
+            of = {name: getattr(each, field) for name, each in rates.items() if each.n >= least}
+            ranked = sorted((name for name in of if not isnan(of[name])), key=lambda name: of[name])
+            if len(ranked) > 1:
+                found[ranked[0], ranked[-1]] = of[ranked[-1]] - of[ranked[0]]
+    pair = max(found, key=lambda pair: found[pair], default=())
+    gap = abs(run.overall[metric].value) if metric in run.overall else found.get(pair)
+    return pair if pair and abs(found[pair] - gap) < 1e-6 else ()  # else a label has too few rows
 
 
 class Headline(NamedTuple):

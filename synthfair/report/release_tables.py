@@ -71,9 +71,9 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
         facts = _distillation_facts(cast("Distillation", outcome)) | facts
     else:
         error = cast("SurrogateRelease", outcome).rate_error
-        kind = "real" if release.header.config.epsilon is None else "noisy"
+        rows = "rows" if release.header.config.epsilon is None else "noisy sums"
         facts["rows"] += f"; for {release.weight.sum():,.0f} real rows"
-        facts["smooth rates"] = f"within {error:.4f} of the {kind} ones"
+        facts["likeness"] = f"The file imitates the {rows} to {error:.2f}."
     facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
     return Table.of_facts(facts | header_facts(release.header))
 

@@ -16,11 +16,6 @@ def sent():
     return [sf.distill_table(make_table(300, seed=seed), SCHEMA, config) for seed in (0, 1)]
 
 
-@pytest.fixture(scope="module")
-def model(sent):
-    return sf.pool_and_train(sent, SCHEMA)
-
-
 @pytest.mark.parametrize("given", ["a.parquet", 3, [3], {"a": "a.parquet"}, [], "one"])
 def test_releases_that_are_none_are_refused(given, sent):
     for one in [sent[0], sent[0].release] if given == "one" else [given]:
@@ -52,8 +47,8 @@ def test_weights_of_rows_are_finite_and_not_all_0(weight):
         sf.distill_table(TABLE, SCHEMA, weight=np.array(weight))
 
 
-def test_tables_of_arrow_go_wherever_those_of_pandas_go(model):
-    table = pa.Table.from_pandas(TABLE)
+def test_tables_of_arrow_go_wherever_those_of_pandas_go(sent):
+    model, table = sf.pool_and_train(sent, SCHEMA), pa.Table.from_pandas(TABLE)
     assert sf.evaluate(model, table).overall == sf.evaluate(model, TABLE).overall
     assert (model.predict(table) == model.predict(TABLE)).all()
     assert (model.to_sklearn().predict(table) == model.predict(TABLE)).all()

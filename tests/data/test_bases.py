@@ -31,8 +31,7 @@ def test_splines_are_scikit_learns_but_for_the_first(degree):
     ours = spline.functions(Z, 18, 90)
     assert ours.shape[1] == len(KNOTS) + degree - 2 == len(spline.names("age"))
     _, residual, rank, _ = np.linalg.lstsq(theirs, ours, rcond=None)
-    assert residual == pytest.approx(0, abs=1e-20)
-    assert rank == ours.shape[1] + 1
+    assert (residual.max() < 1e-20, rank) == (True, ours.shape[1] + 1)
     assert ours.min() >= 0
     assert ours.sum(axis=1).max() <= 1 + 1e-12
 
@@ -54,13 +53,12 @@ def test_additive_rows_by_hand():
     x = pd.DataFrame(encode(rows, ADDITIVE).x, columns=names)
     steps = x[["income>=20", "income>=50", "income>=100"]]
     assert steps.to_numpy().tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
-    ages = ADDITIVE.encoded_blocks["age"]
+    ages, homes, products = (x[ADDITIVE.encoded_blocks[n]] for n in ("age", "home", "age and home"))
     wanted = [[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]]
-    np.testing.assert_allclose(x[ages], wanted, atol=1e-12)
-    products = ADDITIVE.encoded_blocks["age and home"]
-    assert products == names[-len(ages) * 4 :]
-    both = x[ages].to_numpy()[:, :, None] * x[ADDITIVE.encoded_blocks["home"]].to_numpy()[:, None]
-    np.testing.assert_array_equal(x[products], both.reshape(3, -1))
+    np.testing.assert_allclose(ages, wanted, atol=1e-12)
+    assert [*products] == names[-5 * 4 :]
+    both = ages.to_numpy()[:, :, None] * homes.to_numpy()[:, None]
+    np.testing.assert_array_equal(products, both.reshape(3, -1))
 
 
 def test_plain_rows_and_records_expand_to_the_additive_ones():
@@ -96,8 +94,8 @@ def curved_table(n, seed=0):
 
 def accuracy(model):
     """Of a line about .6; of the true rule .95."""
-    test = {"t": curved_table(1000, 1)}
-    return sf.evaluate(model, test, sf.ServerConfig(resamples=1)).overall["accuracy"].value
+    test = curved_table(1000, 1)
+    return (model.predict(test) == test["paid"]).mean()
 
 
 @pytest.mark.parametrize("released", [PLAIN, ADDITIVE], ids=["plain", "additive"])
@@ -118,14 +116,12 @@ def test_fair_release_is_of_the_inputs_of_its_schema():
 
 
 def test_estimator_has_splines_and_interactions():
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.uniform(-1, 1, 800), "b": rng.uniform(-1, 1, 800)})
+    table = pd.DataFrame(np.random.default_rng(0).uniform(-1, 1, (800, 2)), columns=["a", "b"])
     middle, same = np.abs(table["a"]) < 0.5, table["a"] * table["b"] > 0
     for y, settings in ((middle, {"basis": "spline"}), (same, {"interactions": [("a", "b")]})):
         line = sf.sklearn.FairLogisticRegression(rho=0).fit(table, y)
         curve = sf.sklearn.FairLogisticRegression(rho=0, C=1e3, **settings).fit(table, y)
         assert line.score(table, y) < 0.7
         assert curve.score(table, y) > 0.8
-        assert curve.coef_.shape[1] == len(curve.encoded_names_)
     with pytest.raises(sf.InputError, match="basis"):
         sf.sklearn.FairLogisticRegression(rho=0, basis="trees").fit(table, middle)

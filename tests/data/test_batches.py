@@ -61,10 +61,9 @@ def test_release_is_compared_on_the_real_rows_alone():
     thetas = np.random.default_rng(1).normal(size=(2, len(objective.columns)))
     selected = np.column_stack([REAL.x, np.ones(121)]) @ thetas.T > 0
     gaps = [abs(one[REAL.s == 1].mean() - one[REAL.s == 0].mean()) for one in selected.T]
-    share = (REAL.y > 0).mean()
-    expected = (selected[:, 0] == (REAL.y > 0)).mean(), gaps[0], max(share, 1 - share), gaps[1]
+    share, right = (REAL.y > 0).mean(), (selected[:, 0] == (REAL.y > 0)).mean()
     found = _compared(objective, *map(jnp.asarray, thetas))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found, [right, gaps[0], max(share, 1 - share), gaps[1]], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("labels", "n_synthetic"), [("balanced", 24), ("copy", None)])

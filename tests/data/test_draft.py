@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_schema, make_table
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from own_tables import hospital
 
 import synthfair as sf
 from synthfair.data.draft import draft_column, draft_document, find_missing, laid_out, round_bounds
@@ -16,9 +15,7 @@ from synthfair.data.encode import encode, tidied
 from synthfair.data.schema import parse_schema
 from synthfair.data.tables import read_raw_table, read_table
 
-TABLE = make_table()
-RNG = np.random.default_rng(0)
-N = 1000
+TABLE, RNG, N = make_table(), np.random.default_rng(0), 1000
 
 
 def draft(table=TABLE, **settings):
@@ -45,8 +42,7 @@ def test_draft_is_refused_until_it_is_reviewed_and_then_encodes_the_table():
     assert json.loads(laid_out(document)) == document
     with pytest.raises(sf.InputError, match="draft"):
         parse_schema(laid_out(document), source="x")
-    columns = {f"columns.{name}" for name in TABLE}
-    assert {*document["draft"]["to_review"]} == {"description", "missing_values", *columns}
+    assert {*document["draft"]["to_review"]} >= {f"columns.{name}" for name in TABLE}
     schema = completed(document)
     np.testing.assert_array_equal(encode(TABLE, schema).y, encode(TABLE, make_schema()).y)
     assert (schema.columns["income"].lower, schema.columns["income"].upper) == (0, 100)
@@ -68,20 +64,17 @@ def test_draft_of_a_frame_and_of_its_file_are_one(tmp_path):
     assert schema.columns == completed(document).columns
 
 
-@pytest.mark.parametrize(
-    ("table", "settings", "match"),
-    [
-        (TABLE, {"label": "height"}, "'height'"), (TABLE, {"sensitive": "paid"}, "'paid' is given"),
-        (TABLE, {"positive": ["perhaps"]}, "perhaps"), (TABLE, {"positive": []}, "positive"),
-        (TABLE, {"positive": ["yes", "no"]}, "yes, no"), (TABLE, {"label": "age"}, "'age': holds"),
-        (TABLE.assign(town=None), {}, "'town': holds 0"), (TABLE.iloc[:0], {}, "no rows"),
-        (TABLE.assign(paid="yes"), {}, "'paid': holds 1 values"),
-        (TABLE.assign(paid=["NO", "no", "yes"] * 40), {}, "'paid': 'NO' and 'no'"),
-        (TABLE.assign(paid=["no t", "not", "yes"] * 40), {}, "'no t' and 'not'"),
-        (TABLE.assign(town=["F", "f", "m"] * 40), {}, "'town': 'F' and 'f'"),
-        (TABLE.rename(columns={"income": 3}), {}, "column 3"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "settings", "match"), [
+    (TABLE, {"label": "height"}, "'height'"), (TABLE, {"sensitive": "paid"}, "'paid' is given"),
+    (TABLE, {"positive": ["perhaps"]}, "perhaps"), (TABLE, {"positive": []}, "positive"),
+    (TABLE, {"positive": ["yes", "no"]}, "yes, no"), (TABLE, {"label": "age"}, "'age': holds"),
+    (TABLE.assign(town=None), {}, "'town': holds 0"), (TABLE.iloc[:0], {}, "no rows"),
+    (TABLE.assign(paid="yes"), {}, "'paid': holds 1 values"),
+    (TABLE.assign(paid=["NO", "no", "yes"] * 40), {}, "'paid': 'NO' and 'no'"),
+    (TABLE.assign(paid=["no t", "not", "yes"] * 40), {}, "'no t' and 'not'"),
+    (TABLE.assign(town=["F", "f", "m"] * 40), {}, "'town': 'F' and 'f'"),
+    (TABLE.rename(columns={"income": 3}), {}, "column 3"),
+])  # fmt: skip
 def test_roles_and_tables_that_cannot_be_are_refused(table, settings, match):
     with pytest.raises(sf.InputError, match=match):
         draft(table, **settings)
@@ -112,30 +105,26 @@ CODES = "whole numbers: codes, or"
 THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
 
 
-@pytest.mark.parametrize(
-    ("values", "use", "why"),
-    [
-        (RNG.integers(17, 91, N), "numeric", "74 whole"), (DAYS, None, "dates"),
-        (RNG.integers(2, size=N), "categorical", "2 whole"), (["No"] * N, None, "only 'No'"),
-        (RNG.integers(10, size=N), "categorical", CODES), (["9", "01"] * N, "categorical", "codes"),
-        (RNG.integers(11, size=N), "numeric", CODES),
-        (RNG.permutation(10**6)[:N], "numeric", CODES),
-        (np.arange(N) + 5, None, "identifier"), (10**18 + np.arange(N) // 2, None, "identifier"),
-        ([f"7590-VH{i}" for i in range(N)], None, "identifiers"), ([None], None, "no value"),
-        (RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"), (OFTEN, "grouped", "1%"),
-        ([np.int64(7), 7] * N, None, "only 7;"), (DAYS - DAYS[0], None, "durations"),
-        ([f"0{i}" for i in RNG.integers(100, 150, N)], "grouped", "codes"),
-        ([f"{i % 28 + 1}.{i % 12 + 1}.2025" for i in range(N)], None, "dates"),
-        ([*map(str, range(40)), "unknown"] * 9, None, "but for 'unknown'"),
-        ([*map(str, range(40)), *["dead"] * 9] * 9, None, "but for 'dead'"),
-        ([f"{i},5" for i in range(N)], "numeric", "numbers"),
-        (["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text"),
-        (["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
-        (["-"] * 5 + THOUSANDS, None, "write 63606.07"),
-        ([f"€ {i:,}" for i in range(500, 1500)], None, "write 63606.07"),
-        ([f"1\u202f{i},50 EUR" for i in range(100, 999)], None, "write 63606.07"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "use", "why"), [
+    (RNG.integers(17, 91, N), "numeric", "74 whole"), (DAYS, None, "dates"),
+    (RNG.integers(2, size=N), "categorical", "2 whole"), (["No"] * N, None, "only 'No'"),
+    (RNG.integers(10, size=N), "categorical", CODES), (["9", "01"] * N, "categorical", "codes"),
+    (RNG.integers(11, size=N), "numeric", CODES), (RNG.permutation(10**6)[:N], "numeric", CODES),
+    (np.arange(N) + 5, None, "identifier"), (10**18 + np.arange(N) // 2, None, "identifier"),
+    ([f"7590-VH{i}" for i in range(N)], None, "identifiers"), ([None], None, "no value"),
+    (RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"), (OFTEN, "grouped", "1%"),
+    ([np.int64(7), 7] * N, None, "only 7;"), (DAYS - DAYS[0], None, "durations"),
+    ([f"0{i}" for i in RNG.integers(100, 150, N)], "grouped", "codes"),
+    ([f"{i % 28 + 1}.{i % 12 + 1}.2025" for i in range(N)], None, "dates"),
+    ([*map(str, range(40)), "unknown"] * 9, None, "but for 'unknown'"),
+    ([*map(str, range(40)), *["dead"] * 9] * 9, None, "but for 'dead'"),
+    ([f"{i},5" for i in range(N)], "numeric", "numbers"),
+    (["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text"),
+    (["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
+    (["-"] * 5 + THOUSANDS, None, "write 63606.07"),
+    ([f"€ {i:,}" for i in range(500, 1500)], None, "write 63606.07"),
+    ([f"1\u202f{i},50 EUR" for i in range(100, 999)], None, "write 63606.07"),
+])  # fmt: skip
 @pytest.mark.parametrize("as_text", [True, False])
 def test_column_is_drafted_by_what_it_holds(values, use, why, as_text):
     column = pd.Series(values, name="x")
@@ -153,20 +142,16 @@ def test_column_of_codes_is_asked_about_first_and_one_of_lists_ignored():
 
 @pytest.mark.parametrize("spelled", [(True, False), ("TRUE", "FALSE"), ("true", "FALSE")])
 def test_column_of_truths_is_one_however_they_are_spelled(spelled):
-    entry = draft(TABLE.assign(member=np.where(TABLE["income"] > 40, *spelled)))["columns"]
-    assert entry["member"] == {"kind": "categorical", "categories": ["False", "True"]}
+    entry, _ = draft_column(pd.Series(np.where(TABLE["income"] > 40, *spelled)))
+    assert entry == {"kind": "categorical", "categories": ["False", "True"]}
 
 
 def test_column_is_what_its_type_and_arguments_say():
-    won = pd.Series(RNG.random(N) > 0.5)
-    listed = pd.CategoricalDtype(list("abc"))
-    for column, settings, values in [
-        (won, {}, ["False", "True"]),
-        (won.map({True: "b", False: "c"}).astype(listed), {}, list("abc")),
-        (won.astype(int), {"categories": [0, 1, 2]}, [0, 1, 2]),
-    ]:
-        found, _ = draft_column(column, **settings)
-        assert found == {"kind": "categorical", "categories": values}
+    won, listed = pd.Series(RNG.random(N) > 0.5), pd.CategoricalDtype(list("abc"))
+    texts, kind = won.map({True: "b", False: "c"}).astype(listed), {"kind": "categorical"}
+    assert draft_column(texts)[0] == kind | {"categories": list("abc")}
+    found, _ = draft_column(won.astype(int), categories=[0, 1, 2])
+    assert found == kind | {"categories": [0, 1, 2]}
     visits = pd.Series(RNG.integers(7, size=N))
     assert draft_column(visits, quantities=True)[0]["upper"] == 6
     entry, _ = draft_column(visits.astype(str), bounds=(0, 10))
@@ -180,13 +165,12 @@ def test_additive_draft_has_splines_of_numbers_that_are_no_codes():
     assert "basis" not in columns["home"]
 
 
-@given(
-    st.tuples(*[st.floats(-1e300, 1e300, allow_subnormal=False)] * 2)
-    .map(sorted)
-    .filter(lambda ends: ends[1] - ends[0] > 1e-9 * max(map(abs, ends)) > 1e-200)
-)
-def test_bounds_are_round_and_hold_the_values(ends):
-    low, high = ends
+FLOATS = st.floats(-1e300, 1e300, allow_subnormal=False)
+
+
+@given(low=FLOATS, high=FLOATS)
+def test_bounds_are_round_and_hold_the_values(low, high):
+    assume(high - low > 1e-9 * max(abs(low), abs(high)) > 1e-200)
     lower, upper = round_bounds(low, high)
     assert lower <= low < high <= upper
     assert upper - lower <= 3 * (high - low)
@@ -202,32 +186,32 @@ def test_missing_marks_are_found():
 
 def test_large_table_is_drafted_and_encoded_in_few_calls(tmp_path, calls):
     """20,000 rows of 50 columns, of which three have 700 codes: one or two calls a value."""
-    path = tmp_path / "hospital.csv"
-    hospital(20_000).to_csv(path, index=False, sep=";")
+    n, path = 20_000, tmp_path / "hospital.csv"
+    rank = np.minimum(RNG.pareto(0.5, (3, n)) * 3, 699).astype(int)
+    columns = {"race": [*"abcde?"], "readmitted": ["<30", ">30", "NO"], "examide": ["No"]}
+    columns |= {f"drug_{i}": ["?", "Steady", "Up", "Down"] for i in range(42)}
+    table = pd.DataFrame({name: RNG.choice(values, n) for name, values in columns.items()})
+    table = table.assign(**{f"diag_{i}": DIAGNOSES[own] for i, own in enumerate(rank)})
+    table = table.assign(cost=RNG.lognormal(8, 1, n).round(2), id=12522 + 6 * RNG.permutation(n))
+    table.to_csv(path, index=False, sep=";")
     roles = {"label": "readmitted", "sensitive": "race", "positive": ["<30", ">30"]}
     document = draft(read_raw_table(path), **roles)
     schema = completed(document)
-    encoded = encode(read_table(path, schema), schema)
+    assert len(np.unique(encode(read_table(path, schema), schema).s)) == 6
     assert calls() < 3_000_000
-    assert document["ignored"] == ["encounter_id", "examide"]
+    assert document["ignored"] == ["examide", "id"]
     grouped = [name for name, entry in document["columns"].items() if use_of(entry) == "grouped"]
-    assert grouped == ["race", "diag_1", "diag_2", "diag_3"]
-    assert len(np.unique(encoded.s)) == 6
+    assert grouped == ["race", "diag_0", "diag_1", "diag_2"]
 
 
 PEOPLE = [["50", " Private", " F", " >50K", "Al"], ["38", " Private", " M", " <=50K", "Cy"]]
 
 
-@pytest.mark.parametrize(
-    ("names", "n_like_values"),
-    [
-        (["39", " Private", " M", " <=50K", "Bo"], 4),
-        (["1990", "Private", "sex", "income", "2e3"], 3),
-        (["1990", "Private", "sex", "income", "name"], None),
-        (["1999", "2000", "2001", "2002", "2003"], None),
-        (["1999", "2000", "2001", "2002", "7"], 5),
-    ],
-)
+@pytest.mark.parametrize(("names", "n_like_values"), [
+    (["39", " Private", " M", " <=50K", "Bo"], 4), (["1990", "Private", "sex", "income", "2e3"], 3),
+    (["1990", "Private", "sex", "income", "name"], None),
+    (["1999", "2000", "2001", "2002", "2003"], None), (["1999", "2000", "2001", "2002", "7"], 5),
+])  # fmt: skip
 @pytest.mark.parametrize("typed", [False, True])
 def test_header_that_is_a_row_is_refused(names, n_like_values, typed):
     """It would be published. Names that count up are none, nor with less than half such names."""

@@ -25,12 +25,10 @@ def plain(x, **settings):
 def saved(tmp_path_factory):
     """An estimator, and its model as a file has it."""
     rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("saved") / "model.json"
-    table = pd.DataFrame({"a": rng.uniform(0, 1, 200), "b": rng.normal(size=200)})
-    table = table.assign(ill=rng.choice(["ill", "well"], 200), home=rng.choice([*"xyz"], 200))
+    table = pd.DataFrame({"a": rng.uniform(0, 1, 240), "b": rng.normal(size=240)})
+    table = table.assign(ill=rng.choice(["ill", "well"], 240), home=rng.choice([*"xyz"], 240))
     table.loc[::9, "home"] = None
-    y = np.where(table["a"] + (table["ill"] == "ill") + rng.normal(size=200) > 1, "yes", "no")
-    model = FairLogisticRegression(rho=1.0, pos_label="no")
-    model.fit(table, y, sensitive_features=rng.choice(["f", "m"], 200))
+    model = FairLogisticRegression(rho=1.0, pos_label="no").fit(table, Y, sensitive_features=TOWN)
     sf.write_model(model.model_, path)
     return model, sf.read_model(path)
 
@@ -65,19 +63,18 @@ def test_estimator_scores_unseen_categories_and_missing_values_as_missing():
 
 
 def test_estimator_does_not_count_blanks():
+    def fitted(name, x, town):
+        model = FairLogisticRegression(bounds={name: (0, 100)})
+        return model.fit(x, Y, sensitive_features=town)
+
     blank = np.where(TABLE.index % 2, " ", "")
     padded = X.rename(columns={"income": " income"}).assign(home=X["home"] + blank)
-    fitted = [
-        FairLogisticRegression(bounds={name: (0, 100)}).fit(x, Y, sensitive_features=town)
-        for name, x, town in (("income", X, TOWN), (" income", padded, TOWN + blank))
-    ]
-    assert fitted[1].groups_.tolist() == ["a", "b"]
-    np.testing.assert_array_equal(fitted[0].coef_, fitted[1].coef_)
+    model = fitted(" income", padded, TOWN + blank)
+    assert model.groups_.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(model.coef_, fitted("income", X, TOWN).coef_)
     kind = pd.CategoricalDtype(["own", "rent ", "other", "tent"])
-    listed = X.assign(home=X["home"].replace({"rent": "rent "}).astype(kind))
-    model = plain(listed)
+    model = plain(X.assign(home=X["home"].replace({"rent": "rent "}).astype(kind)))
     assert model.schema_.columns["home"].categories == ("own", "rent", "other", "tent")
-    assert np.isfinite(model.decision_function(listed.assign(home="tent"))).all()
 
 
 def test_estimator_reads_texts_of_numbers_and_sparse_rows_as_numbers():
@@ -91,11 +88,6 @@ def test_estimator_reads_texts_of_numbers_and_sparse_rows_as_numbers():
     np.testing.assert_array_equal(plain(sparse).coef_, plain(sparse.toarray()).coef_)
     with pytest.raises(sf.InputError, match="1000000000 columns; at most 10000"):
         plain(scipy.sparse.csr_matrix((240, 10**9)))
-
-
-def test_estimator_warns_of_a_column_of_many_texts():
-    with pytest.warns(UserWarning, match="'town': 51 values"):
-        plain(X.assign(town=[f"t{i % 51}" for i in range(240)]))
 
 
 def test_distiller_publishes_no_shares_of_the_rows():

@@ -36,8 +36,7 @@ def require_alike(path, schema=SCHEMA):
 
 def zipped(*names):
     """A zip archive of files that hold the table."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
         for name in names:
             archive.writestr(name, TEXT)
     return packed.getvalue()
@@ -66,8 +65,7 @@ def test_file_as_people_have_it_is_read(tmp_path, name):
     require_alike(path)
     np.testing.assert_equal(in_parts(tmp_path), ROWS)
     raw = read_raw_table(path)
-    assert (list(raw), len(raw)) == (list(TABLE), 60)
-    assert not raw.isna().any(axis=None)
+    assert (list(raw), len(raw), raw.isna().any(axis=None)) == (list(TABLE), 60, False)
 
 
 KINDS = [pa.string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())]
@@ -83,11 +81,10 @@ def test_parquet_reads_words_for_missing_whatever_the_type(tmp_path, kind):
     require_alike(tmp_path / "t.parquet", schema)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["#id,sex\n1,f\n2,m\n", "#id,sex,\n1,f,\n2,m,\n", "#id,sex\n1,f,\n2,m,\n",
-     '#id,sex\n1,"f, or m"\n2,m\n', "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n"],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "#id,sex\n1,f\n2,m\n", "#id,sex,\n1,f,\n2,m,\n", "#id,sex\n1,f,\n2,m,\n",
+    '#id,sex\n1,"f, or m"\n2,m\n', "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n",
+])  # fmt: skip
 def test_header_may_begin_as_comments_do(tmp_path, text):
     """No first row becomes the header: it would be published."""
     (tmp_path / "t.csv").write_text(text)
@@ -106,22 +103,17 @@ def test_separator_is_the_most_frequent_one_outside_quotes(tmp_path, separator):
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"", "empty$"),
-        (b"income,age\n1,2,SECRET\n", "row 1: Expected 2 columns, got 3$"),
-        (b"#id,sex,\nSECRET,f\n2,m\n", "row 1: Expected 3 columns, got 2$"),
-        (f"# a\n{TEXT}SECRET,31\n".encode(), "row 61: Expected 5 columns, got 2$"),
-        (TEXT.replace("\n", ",\n").encode() + b"1,20,own,a,no,SECRET\n", "values in 1 rows$"),
-        (b"income, age, income \nSECRET,1,2\n", "'income' appears more than once"),
-        (b"PAR1 SECRET", "Parquet"),
-        ("income,age\nSECRET,2\n".encode("utf-16"), "UTF-16"),
-        (gzip.compress(b"income,age\n1,2\n", mtime=0), "gzip"),
-        (b"\xd0\xcf\x11\xe0\xa1", "spreadsheet"),
-        (zipped("[Content_Types].xml", "xl/workbook.xml"), "spreadsheet"),
-    ],
-)
+@pytest.mark.parametrize(("content", "match"), [
+    (b"", "empty$"), (b"income,age\n1,2,SECRET\n", "row 1: Expected 2 columns, got 3$"),
+    (b"#id,sex,\nSECRET,f\n2,m\n", "row 1: Expected 3 columns, got 2$"),
+    (f"# a\n{TEXT}SECRET,31\n".encode(), "row 61: Expected 5 columns, got 2$"),
+    (TEXT.replace("\n", ",\n").encode() + b"1,20,own,a,no,SECRET\n", "values in 1 rows$"),
+    (b"income, age, income \nSECRET,1,2\n", "'income' appears more than once"),
+    (b"PAR1 SECRET", "Parquet"), ("income,age\nSECRET,2\n".encode("utf-16"), "UTF-16"),
+    (gzip.compress(b"income,age\n1,2\n", mtime=0), "gzip"),
+    (b"\xd0\xcf\x11\xe0\xa1", "spreadsheet"),
+    (zipped("[Content_Types].xml", "xl/workbook.xml"), "spreadsheet"),
+])  # fmt: skip
 def test_unreadable_file_is_refused_without_values_of_a_row(tmp_path, content, match):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
@@ -131,15 +123,12 @@ def test_unreadable_file_is_refused_without_values_of_a_row(tmp_path, content, m
         assert "SECRET" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("header", "match"),
-    [
-        ("income age home", "'income age home'.* not blanks"),
-        ("income, monthly;age", "a comma and a semicolon 1 times each"),
-        (",".join(f"x{i}" for i in range(10_001)), "10001 columns; at most 10000"),
-        (",".join(f"{i:012}" for i in range(100_001)), "longer than 1048576 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("header", "match"), [
+    ("income age home", "'income age home'.* not blanks"),
+    ("income, monthly;age", "a comma and a semicolon 1 times each"),
+    (",".join(f"x{i}" for i in range(10_001)), "10001 columns; at most 10000"),
+    (",".join(f"{i:012}" for i in range(100_001)), "longer than 1048576 bytes"),
+])  # fmt: skip
 def test_header_that_is_none_is_refused_at_once(tmp_path, calls, header, match):
     path = tmp_path / "t.csv"
     path.write_text(header + "\n1,2\n")
@@ -163,7 +152,6 @@ def test_nested_column_is_refused_unless_it_is_ignored(tmp_path, column):
     pq.write_table(plain.append_column("note", column), path)
     require_alike(path, NOTED)
     pq.write_table(plain.drop_columns("home").append_column("home", column), path)
-    assert list(read_raw_table(path)["home"])
     for read in (in_parts, lambda path: read_table(path, SCHEMA)):
         with pytest.raises(InputError, match="column 'home'"):
             read(path)
@@ -198,15 +186,11 @@ def test_parts_are_the_whole(tmp_path, kind):
         in_parts(path)
 
 
-BAD = [
-    (b"1,20,own,z,no", "row {}: 'z'"),
-    (b"1,20", "row {}: Expected 5 columns, got 2"),
-    (b"1,20,\xe9,a,no", "column 3: row {}: .*save the table as UTF-8"),
-]
-
-
 @pytest.mark.usefixtures("_small_parts")
-@pytest.mark.parametrize(("bad", "match"), BAD)
+@pytest.mark.parametrize(("bad", "match"), [
+    (b"1,20,own,z,no", "row {}: 'z'"), (b"1,20", "row {}: Expected 5 columns, got 2"),
+    (b"1,20,\xe9,a,no", "column 3: row {}: .*save the table as UTF-8"),
+])  # fmt: skip
 @pytest.mark.parametrize(("good", "rows"), [(b'\n1,20,"own\n",a,no\n', 1), (b"1,20,own,a,no", 80)])
 def test_row_1_is_the_first_after_the_header(tmp_path, bad, match, good, rows):
     """A row of several lines is one, empty lines are none."""

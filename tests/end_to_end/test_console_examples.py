@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^```(console|text|python)\n(.*?)^```$", re.DOTALL | re.MULT
 OF_THE_READER = re.compile(r"\b(?:DIR/|loans\.csv)")
 """Names of files that are the reader's own; such a block cannot run here."""
 
-MASKED = re.compile(r"(?<=sha256)\s+[0-9a-f]+|[\d,]+(?= bytes)|probably (?:met|missed)")
+MASKED = re.compile(r"(?<=sha256)\s+[0-9a-f]+|[\d,]+(?= bytes)|probably (?:below|above)")
 """The last hangs on a decision for one row of a small group."""
 
 

@@ -16,12 +16,10 @@ from synthfair.privacy.mechanism import SCORE_GRID, ExponentialMechanism, Privat
 from synthfair.privacy.noise import seeded
 from synthfair.release.settings import SurrogateConfig
 
-NUMBER = Numeric(lower=-3.0, upper=5.0, missing="category")
-THREE = Categorical(categories=("a", "b", "c"))
-
 
 def schema_of(numbers, categories):
-    columns = [NUMBER] * numbers + [THREE] * categories
+    columns = [Numeric(lower=-3.0, upper=5.0, missing="category")] * numbers
+    columns += [Categorical(categories=("a", "b", "c"))] * categories
     return schema_with(**{f"c{i}": column for i, column in enumerate(columns)})
 
 

@@ -23,12 +23,9 @@ def release():
 
 def with_value(release, column, value, row=1):
     """The release with another value; of its weights where the column is "(weight)"."""
-    x, weight = release.x.copy(), release.weight.copy()
-    if column == "(weight)":
-        weight[row] = value
-    else:
-        x[row, release.header.names.index(column)] = value
-    return replace(release, x=x, weight=weight)
+    names, values = [*release.header.names, "(weight)"], np.c_[release.x, release.weight]
+    values[row, names.index(column)] = value
+    return replace(release, x=values[:, :-1], weight=values[:, -1])
 
 
 def test_file_of_a_surrogate_is_read_as_it_was_written(tmp_path, release):
@@ -61,19 +58,16 @@ def test_file_with_a_value_that_no_record_has_is_refused(tmp_path, release, colu
             read(tmp_path / "r.parquet")
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (lambda t: t.drop_columns("income"), "'income'"),
-        (lambda t: t.drop_columns("(weight)"), "column 6: missing; .*weight"),
-        (lambda t: t.add_column(0, "paid", t["age"]), "column 1: 'paid'"),
-        (lambda t: t.add_column(0, "age", t["age"]), "column 1: 'age'"),
-        (lambda t: t.select([1, 0, *range(2, 6)]), "column 1: 'age' .*'income'"),
-        (lambda t: set_column("home", t["home"].cast("int64"))(t), r"'home' \(int64\)"),
-        (lambda t: set_column("(weight)", [0.0] * len(t))(t), r"'\(weight\)', row 1: .* all 0"),
-        (lambda t: set_column("(weight)", 2 * t["(weight)"].to_numpy())(t), "altered"),
-    ],
-)
+@pytest.mark.parametrize(("change", "complaint"), [
+    (lambda t: t.drop_columns("income"), "'income'"),
+    (lambda t: t.drop_columns("(weight)"), "column 6: missing; .*weight"),
+    (lambda t: t.add_column(0, "paid", t["age"]), "column 1: 'paid'"),
+    (lambda t: t.add_column(0, "age", t["age"]), "column 1: 'age'"),
+    (lambda t: t.select([1, 0, *range(2, 6)]), "column 1: 'age' .*'income'"),
+    (lambda t: set_column("home", t["home"].cast("int64"))(t), r"'home' \(int64\)"),
+    (lambda t: set_column("(weight)", [0.0] * len(t))(t), r"'\(weight\)', row 1: .* all 0"),
+    (lambda t: set_column("(weight)", 2 * t["(weight)"].to_numpy())(t), "altered"),
+])  # fmt: skip
 def test_file_with_other_columns_is_refused(tmp_path, release, change, complaint):
     write_release(release, tmp_path / "r.parquet")
     rewrite(tmp_path / "r.parquet", change)
