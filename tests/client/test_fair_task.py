@@ -51,9 +51,9 @@ def test_distillation_says_whether_both_problems_converged(settings, inner, oute
     assert found.converged == (inner and outer is True)
 
 
-def test_distillation_by_any_optimizer_of_optax_reaches_the_same():
-    usual, other = distil(steps=1000), distil(steps=1000, optimizer=optax.adabelief(0.01))
-    assert other.reached.objective == pytest.approx(usual.reached.objective, rel=1e-4)
+def test_distillation_steps_are_those_of_the_optimizer_given():
+    objective = distil(optimizer=optax.sgd(0.0)).history.objective
+    np.testing.assert_allclose(objective, objective[0], rtol=1e-6)
 
 
 def test_distillation_of_nearly_as_many_rows_shares_a_compilation(compilations):

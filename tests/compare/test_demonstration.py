@@ -80,9 +80,7 @@ def test_readme_shows_the_table_of_the_demonstration(demonstration, monkeypatch,
     assert (folder / "report.html").exists()
 
 
-def test_demonstration_writes_to_its_own_folder_anew_and_to_no_other(
-    demonstration, tmp_path, monkeypatch
-):
+def test_demonstration_writes_to_its_own_folder_alone(demonstration, tmp_path, monkeypatch):
     """It gets as far as reading the table; the rest takes a minute."""
     monkeypatch.delattr("synthfair.compare.demonstration.load_dataset")
     (tmp_path / "mine.csv").touch()
