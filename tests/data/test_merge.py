@@ -66,6 +66,23 @@ def test_merge_ignores_a_column_that_a_site_lacks():
     assert "b" in merged["draft"]["to_review"]["age"]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_merge_allows_what_some_site_allows(order):
+    """Of two splines, that of fewer pieces; its ends are the bounds of all."""
+    ages = [
+        {"lower": 0.0, "upper": 80.0, "basis": {"kind": "spline", "knots": [0.0, 30.0, 80.0]}},
+        {"lower": -10.0, "upper": 50.0, "missing": "category", "out_of_range": "clip"},
+    ]
+    ages[1]["basis"] = {"kind": "spline", "knots": [-10.0, 10.0, 20.0, 50.0]}
+    sites = {
+        str(i): DRAFTS[2] | {"columns": DRAFTS[2]["columns"] | {"age": {"kind": "numeric"} | age}}
+        for i, age in enumerate(ages[::order])
+    }
+    age = merge_schemas(sites)[1].columns["age"]
+    assert (age.lower, age.upper, age.missing, age.out_of_range) == (-10, 80, "category", "clip")
+    assert age.basis.knots == (-10, 30, 80)
+
+
 AGE = {"kind": "categorical", "categories": ["old", "young"]}
 
 
