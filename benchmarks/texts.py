@@ -23,7 +23,6 @@ from benchmarks import additive as additive_models
 from benchmarks import adult_fpfl as adult
 from benchmarks import methods as rounds
 from benchmarks import unreliable as clients_at_fault
-from benchmarks.disclosure import disclosure_lines
 from benchmarks.harness import ROOT, committed, written
 from benchmarks.records import CENTRAL, EXACT, LEARNERS, PRIVATE
 from benchmarks.runs import NO_RUNS, Runs
@@ -78,7 +77,7 @@ def block_of(name: str, read: Read) -> str:
     runs = [read(*experiment.split()) for experiment in experiments]
     if not any(runs):
         return ""
-    parts: Any = content(*runs) if content else {"rows": "of each run"}
+    parts: Any = content(*runs)
     if not isinstance(parts, dict):
         parts = {"rows": list(parts)}
     return page(f"blocks/{name}", runs[0], **parts).rstrip() if parts.get("rows") else ""
@@ -207,6 +206,8 @@ def methods(every: Runs) -> Parts:
     constants = every.select(method=rounds.CONSTANT)
     runs, lines = Runs((*every.select(weight=10.0), *constants)), []
     for method, own in runs.by("method").items():
+        if "phase" in method:
+            continue  # the table of two phases has them
         cells = [
             means(own.select(table=one), constants.select(table=one)) for one in ("dutch", "adult")
         ]
@@ -295,6 +296,8 @@ def additive(every: Runs) -> Parts:
     runs, lines = Runs((*every.select(asked="nothing"), *every.select(asked="gap"))), []
     for own in runs.by("asked", "learner", "rows").values():
         setting = own[0].setting
+        if setting.learner == "ebm":
+            continue  # about as good as boosted trees
         cells = [
             means(own.select(table=name), constants.get(name, NO_RUNS))
             for name in additive_models.TABLES
@@ -364,15 +367,6 @@ def commands(runs: Runs) -> Iterator[str]:
         yield f"{command} | {seconds:.{1 if seconds >= 1 else 2}f} | {megabytes:.0f}"
 
 
-def speed(runs: Runs) -> Iterator[str]:
-    """Yield the seconds of a thousand outer steps at each size, and PyTorch's as a multiple."""
-    for size, own in runs.by("n_synthetic").items():
-        ours, theirs = (own.select(package=name) for name in ("synthfair", "torch"))
-        if ours and theirs:
-            ratio = theirs[0].values.ratio
-            yield f"{size:,} | {ours[0].values.seconds:.1f} | {ratio:.0f} times"
-
-
 def scale(many_rows: Runs, releases: Runs) -> Iterator[str]:
     """Many rows and releases."""
     for (n, kind), _, v, _ in many_rows:
@@ -395,21 +389,17 @@ def deploy(runs: Runs) -> Iterator[str]:
 BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "decision": (decision, "privacy"),
-    "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit membership"),
     "any_learner": (any_learner, "records"),
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
     "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
-    "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase"),
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "unlike_bias": (unlike_bias, "unlike_bias"),
     "devices": (devices, "gap devices"),
-    "commands": (commands, "fit commands"), "speed": (speed, "speed"),
+    "commands": (commands, "fit commands"),
     "scale": (scale, "scale rows", "scale releases"),
-    "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
 }  # fmt: skip
-"""Lines, or all parts, and of which benchmarks and experiments; where all stands in the template,
-neither."""
+"""Lines, or all parts, and of which benchmarks and experiments."""

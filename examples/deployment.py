@@ -37,7 +37,6 @@ import cyclopts
 import synthfair as sf
 from synthfair.cli.deploy import in_words, tell
 from synthfair.cli.show import say, stage_bar, warn
-from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.kit import harden
 from synthfair.deploy.project import read_project, write_jobs
@@ -61,6 +60,12 @@ MOST_SECONDS = 180.0
 """After which a job is aborted."""
 
 PROJECT = "lenders"
+
+LENDERS = {"suburbs": "0", "city": "1"}
+"""The lenders, and their values of the column suffolk: 1 in Suffolk county, most of it Boston."""
+
+K_MIN = 10
+"""Least rows of a sum. The table is public and small; for people's rows keep the default, 50."""
 
 CONSOLE = "console.log"
 """What a process says, in its party's folder."""
@@ -90,16 +95,16 @@ class Scenario(NamedTuple):
         return () if self.sum_limits is None else AGGREGATORS
 
 
-# Without an epsilon: an upload with the settings of `python -m synthfair demo`, or 200 rounds.
+# Without an epsilon: an upload, or 200 rounds.
 LIMITS = {
     "kinds": ["surrogate", "training"],
     "without_epsilon": True,
-    "k_min": SURROGATE.k_min,
+    "k_min": K_MIN,
     "most_rounds": 400,  # a job that goes on asks for some rounds again
 }
 UPLOAD = {
-    "release": {"release": "surrogate", **SURROGATE.model_dump(exclude_defaults=True)},
-    "server": {"penalty": FAIR.penalty, "rho": FAIR.rho_o},
+    "release": {"release": "surrogate", "k_min": K_MIN},
+    "server": {"rho": 30.0},
     "timeout": 300,
 }
 ROUNDS = {"train": {"method": "fedavg", "rounds": 200}, "most_rows": 2000, "timeout": 60}
@@ -163,9 +168,9 @@ PRIVATE = Scenario(
 
 
 def unlike_lenders() -> dict[str, ClientTable]:
-    """Return the loan applications of ``python -m synthfair demo``, by lender."""
+    """Return the loan applications of the table ``loanapp``, by lender."""
     table = sf.load_dataset("loanapp")[0]
-    parts = partition_by(table, COLUMN, seed=FAIR.seed)
+    parts = partition_by(table, "suffolk", seed=0)
     return {lender: parts[value] for lender, value in LENDERS.items()}
 
 

@@ -21,9 +21,8 @@ from synthfair.secure import make_aggregator_keys
 SITES, ADDERS = ("a", "b"), ("sums-a", "sums-b")
 PARTIES = {"localhost": "server", "lead@hub.org": "admin"} | dict.fromkeys(SITES + ADDERS, "client")
 JOB = {"release": {"release": "surrogate", "k_min": 10}}
-AGGREGATORS = [
-    {"name": name, "org": deployment.org_of(name), "limits": {"most_tasks": 20}} for name in ADDERS
-]
+AGGREGATORS = [{"name": name, "org": deployment.org_of(name), "limits": {"most_tasks": 20}}
+               for name in ADDERS]  # fmt: skip
 
 
 def nvflare(folder, command):

@@ -1,7 +1,7 @@
 """Trainings in rounds at sites, in one process."""
 
 import numpy as np
-from builders import NAMES, InProcess, make_schema, make_table
+from builders import NAMES, InProcess, joined, make_schema, make_table
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
@@ -59,9 +59,8 @@ def train(world, channel, settings=TRAIN, **changes):
     return federation, sf.read_model(world.folder / channel.job / "model.json").theta
 
 
-def in_process(settings=TRAIN, n=ROWS, **options):
-    sites = [in_content_order(sf.encode(make_table(n, seed=i), make_schema())) for i in range(2)]
-    rows = sf.Encoded(*map(np.concatenate, zip(*sites, strict=True)))
-    config = TrainConfig(**settings)
-    data = sf.federated.make_user_data(rows, np.repeat([0, 1], n), make_schema(), config)
+def in_process(settings=TRAIN, n=ROWS, seeds=(0, 1), **options):
+    sites = [in_content_order(sf.encode(make_table(n, seed=i), make_schema())) for i in seeds]
+    config, user = TrainConfig(**settings), np.repeat(range(len(seeds)), n)
+    data = sf.federated.make_user_data(joined(*sites), user, make_schema(), config)
     return sf.federated.train_rounds(data, config, **options)

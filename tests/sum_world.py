@@ -14,9 +14,7 @@ from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
-from synthfair.secure import (
-    make_aggregator_keys,
-)
+from synthfair.secure import make_aggregator_keys
 from synthfair.secure.task import RECORDS
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import ServerSettings, read_settings
@@ -44,14 +42,15 @@ class SumWorld(World):
             public, _ = make_aggregator_keys(folder / name / "sums" / f"{name}.key")
             (folder / "aggregators" / public.name).write_bytes(public.read_bytes())
             self.allow(name)
-        path = folder / "server.json"
-        write_json(path, json.loads(path.read_text()) | {"aggregators": "aggregators"})
+        self.change(folder / "server.json", {"aggregators": "aggregators"})
+
+    def change(self, path, changes):
+        write_json(path, json.loads(path.read_text()) | changes)
 
     def limit(self, name, **limits):
         super().limit(name, **limits)
-        path = self.folder / name / "local" / "synthfair.json"
-        pinned = {"aggregators": "../../aggregators"} | self.pinned
-        write_json(path, json.loads(path.read_text()) | pinned)
+        own = self.folder / name / "local" / "synthfair.json"
+        self.change(own, {"aggregators": "../../aggregators"} | self.pinned)
 
     def allow(self, name, **limits):
         write_json(self.folder / name / "local" / "synthfair.json", {
@@ -91,10 +90,8 @@ class SumWorld(World):
         schema = make_schema()
         names = input_names(schema, intercept=True)
         theta = tuple(np.linspace(-1, 1, len(names)).tolist())
-        model = sf.TrainedModel(
-            schema=schema, version="0", loss="logistic", intercept=True, inputs=names, theta=theta,
-            gradient_norm=None, converged=None,
-        )  # fmt: skip
+        made = {"version": "0", "loss": "logistic", "gradient_norm": None, "converged": None}
+        model = sf.TrainedModel(schema=schema, intercept=True, inputs=names, theta=theta, **made)
         sf.write_model(model, self.folder / "given.json")
         return base64.b64encode((self.folder / "given.json").read_bytes()).decode()
 
@@ -108,11 +105,11 @@ class ByCommands:
 
     def __init__(self, world):
         self.world, self.folder = world, world.folder / "by_files"
+        self.schema = ["--schema", f"{world.folder}/schema.json"]
         self.folder.mkdir()
         self.keys = [f"{world.folder}/aggregators/{name}.pub" for name in ADDERS]
-        (self.folder / "settings.toml").write_text(
-            "\n".join(f"{key} = {json.dumps(value)}" for key, value in SHARED.items())
-        )
+        lines = [f"{key} = {json.dumps(value)}" for key, value in SHARED.items()]
+        (self.folder / "settings.toml").write_text("\n".join(lines))
 
     def plan(self, *flags, clients="keys", output="tasks"):
         parties = ["--aggregators", *self.keys, "--clients", f"{self.world.folder}/{clients}"]
@@ -121,10 +118,6 @@ class ByCommands:
     def plan_surrogate(self, *flags, **places):
         asked = ["--surrogate", f"{self.folder}/settings.toml", "--opened", f"{self.folder}/opened"]
         return self.plan(*asked, *self.schema, *flags, **places)
-
-    @property
-    def schema(self):
-        return ["--schema", f"{self.world.folder}/schema.json"]
 
     def answer(self, name, task, *flags):
         site = self.world.folder / name
@@ -158,7 +151,6 @@ def by_job(world, job="job-1", channel=None, **changes):
     """A job with one noise for all sites."""
     settings = {"release": SHARED, "shared_noise": True, "server": {"max_influence": 5.0}}
     federation = world.federation(channel or world.channel(job))
-    output = world.folder / job
-    job_settings = SingleShotJob(**settings | changes)
-    run_single_shot(federation, job_settings, world.folder / "server" / job, output)
+    folders = world.folder / "server" / job, world.folder / job
+    run_single_shot(federation, SingleShotJob(**settings | changes), *folders)
     return federation

@@ -41,12 +41,8 @@ def users_of(*sizes, gap=1.0):
 
 def weights_for(schema, by_pair=((1.0, 3.0), (2.0, 1.0), (1.0, 1.0))):
     """Weights of rows by group and label -1 or +1."""
-    return RowWeights(
-        schema_hash=schema.hash,
-        groups=schema.groups,
-        method="published",
-        weights=by_pair[: len(schema.groups)],
-    )
+    of_schema = {"schema_hash": schema.hash, "groups": schema.groups}
+    return RowWeights(**of_schema, method="published", weights=by_pair[: len(schema.groups)])
 
 
 def flat(tree):

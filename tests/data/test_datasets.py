@@ -117,6 +117,18 @@ def test_loanapp_has_no_column_that_restates_the_decision():
 ROWS = {"law_school": 20_798, "dutch": 60_420, "adult": 48_842, "bank": 45_211}
 
 
+def test_twoyear_has_four_regions_and_wages_in_dollars():
+    table, schema = load_dataset("twoyear")
+    assert table["region"].value_counts().to_dict() == {
+        "south": 2212, "north central": 2021, "northeast": 1425, "west": 1105,
+    }  # fmt: skip
+    seen = Clipping()
+    encoded = encode(table, schema, clipping=seen)
+    assert not seen.clipped()
+    assert (encoded.y > 0).sum() == (table["wage"] >= 10).sum()
+    assert schema.group_names("female") == ["women", "men"]
+
+
 @pytest.mark.usefixtures("public_tables")
 @pytest.mark.parametrize(("name", "n"), ROWS.items())
 def test_public_table_fits_its_schema_and_is_hardly_clipped(name, n):

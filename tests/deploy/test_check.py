@@ -10,13 +10,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 pytest.importorskip("nvflare")
 
-from kits import PARTIES, change, make_federation, make_kits, write_project
+from kits import PARTIES, change, make_federation, make_kits
 
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import differences, harden
-from synthfair.deploy.project import read_project
 from synthfair.errors import InputError
-from synthfair.privacy.ledger import Ledger
 
 OWN, AUTHORIZATION = "local/synthfair.json", "local/authorization.json"
 RESOURCES = "local/resources.json"
@@ -54,11 +52,6 @@ def test_kit_with_the_engines_own_defaults_is_refused(tmp_path):
     fresh = make_kits(tmp_path, {"a": "client"})["a"]
     for file in ("startup/sub_start.sh", "local/resources.json.default", AUTHORIZATION):
         assert said_of(fresh, file)
-    harden(fresh, read_project(write_project(tmp_path)))
-    from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
-
-    change(fresh / RESOURCES, {"class_allow_list": DEFAULT_CLASS_ALLOW_LIST})
-    assert said_of(fresh, RESOURCES, "class_allow_list")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +73,7 @@ def test_difference_is_named_wherever_it_is(content, where):
     [
         ("a", AUTHORIZATION, "permissions.lead.byoc", "any"), ("a", AUTHORIZATION, "more", 1),
         ("a", RESOURCES, "allow_log_streaming", True), ("a", CLIENT, "client.fqsn", "b"),
+        ("a", RESOURCES, "class_allow_list", ["*"]),
         ("localhost", RESOURCES, "components.1.args.uri_root", "/tmp/jobs"),
         ("a", CLIENT, "servers.0.name", "other"), ("a", CLIENT, "require_signed_jobs", False),
         ("localhost", SERVER, "servers.0.admin_server", "evil.org"),
@@ -127,14 +121,6 @@ def test_kit_that_is_not_ready_is_refused(kit, name, file, changes, said):
     folder = kit(name)
     change(folder / file, changes)
     assert any(said in line for line in problems(folder))
-
-
-def test_stores_outside_of_the_kit_are_refused(made, tmp_path):
-    """As a kit was hardened before it moved; in a folder with a word that a description replaces."""
-    server = shutil.copytree(made["localhost"], tmp_path / "PROJECTS" / "REPORTS-PARTY")
-    assert said_of(server, "local/resources.json", "snapshot_persistor")
-    harden(server)
-    assert problems(server) == []
 
 
 @pytest.mark.parametrize(
@@ -227,15 +213,9 @@ def test_key_must_be_that_of_the_certificate(kit, made):
     assert problems(site) == [f"{site}/{key}: is not the key of client.crt"]
     (site / key).write_text("none")
     assert said_of(site, key, "must be a private key")
-    (site / key).unlink()
-    assert said_of(site, key)
-
-
-def test_certificate_that_is_none_is_said_once(kit):
-    site = kit("a")
     for content in (b"", b"\xff", b"-----BEGIN CERTIFICATE-----\nAA\n-----END CERTIFICATE-----\n"):
         (site / "startup" / "client.crt").write_bytes(content)
-        assert problems(site) == [f"{site}/startup/client.crt: must be one certificate"]
+        assert said_of(site, "startup/client.crt", "must be one certificate")
 
 
 def test_root_with_a_second_authority_is_refused(kit, made):
@@ -243,13 +223,6 @@ def test_root_with_a_second_authority_is_refused(kit, made):
     with (site / "startup" / "rootCA.pem").open("ab") as file:
         file.write(certificate(made, STRANGER, by=STRANGER))
     assert said_of(site, "startup/rootCA.pem", "must be one")
-
-
-def test_epsilon_limited_by_the_ledger_is_ready(kit):
-    site = kit("a")
-    change(site / OWN, {"limits.least_epsilon_left": 1.0, "limits.most_epsilon": 1.0})
-    Ledger.for_table(site / "data" / "table.csv").set_limit(3.0, 1e-6)
-    assert problems(site) == []
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,8 @@ from synthfair.release.keys import read_signing_key
 from synthfair.secure import GroupCounts
 from synthfair.task.job_sites import TooFewError
 
-TRAINED = {
-    "model": None,
-    "train": {"train": DP_SGD | PRIVATE, "least_rows": ROWS, "most_rows": 300},
-}
+AT_SITES = {"train": DP_SGD | PRIVATE, "least_rows": ROWS, "most_rows": 300}
+TRAINED = {"model": None, "train": AT_SITES}
 SECURE = {"secure": True, "clip": 0.5}
 
 
@@ -57,14 +55,8 @@ def test_counts_have_the_noise_of_both_aggregators_and_are_booked_once(world, mo
         found.append(result(world, job, "histogram.json"))
     assert np.unique(np.subtract(found[1]["counts"], found[0]["counts"])).tolist() == [4]
     (stated,) = found[0]["origin"]["guarantees"]
-    assert (stated["epsilon"], stated["adversary"], stated["aggregators"]) == (
-        2.0,
-        "all_but_one",
-        2,
-    )
-    first, second = world.left("north")
-    assert stated == first.guarantee.model_dump(mode="json")
-    assert (first.kind, second.kind) == ("secure_sum",) * 2
+    assert stated == world.left("north")[0].guarantee.model_dump(mode="json")
+    assert (stated["epsilon"], stated["adversary"]) == (2.0, "all_but_one")
     assert world.ledger().spent().epsilon(1e-9) == 4.0
 
 
@@ -80,9 +72,7 @@ def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
     assert world.ledger().path.read_bytes() == booked
     trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
     assert (trained.theta, fair.decision.notion) == (fair.theta, "equalized_odds")
-    metrics = result(world, "job-2", "metrics.json")
-    assert metrics["decision"]["notion"] == "equalized_odds"
-    assert metrics["counts"]["guarantees"][0]["epsilon"] == 2.0
+    assert result(world, "job-2", "metrics.json")["counts"]["guarantees"][0]["epsilon"] == 2.0
     for name in NAMES:
         sent = world.folder / name / "synthfair" / "models" / "job-2.json"
         assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
@@ -103,12 +93,12 @@ def unreadable(world, role):
     key = read_signing_key(world.folder / "south" / "local" / "south.key")
 
     def changed(content):
-        if content:
-            parts = [content[: len(content) // 2], content[len(content) // 2 :]]
-            body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
-            parts[role] = body + key.sign(body)
-            return b"".join(parts)
-        return None
+        if not content:
+            return None
+        parts = [content[: len(content) // 2], content[len(content) // 2 :]]
+        body = parts[role][:-65] + bytes([parts[role][-65] ^ 1])
+        parts[role] = body + key.sign(body)
+        return b"".join(parts)
 
     return world.altering("south", changed)
 

@@ -100,9 +100,7 @@ def test_engine_does_not_start_from_a_kit_that_is_not_ready(kits, project, start
     for name in ("a", "lead@hub.org"):
         harden(kits[name], project)
         assert main(["deploy", "start", str(kits[name])]) == 2
-    said = capsys.readouterr().err
-    assert "a.key" in said
-    assert "submitter" in said
+    assert "a.key" in capsys.readouterr().err
     assert started == []
 
 
@@ -110,8 +108,6 @@ def test_engine_of_another_version_is_refused(tmp_path, monkeypatch):
     other = tmp_path / "nvflare-2.8.0.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: nvflare\nVersion: 2.8.0\n")
-    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
-    require_engine()  # what lies further on the path is never loaded
     monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
     with pytest.raises(InputError, match=r"2\.8\.0"):
         require_engine()

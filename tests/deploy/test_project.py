@@ -1,6 +1,5 @@
 """The project of a federation, and the folders of its jobs."""
 
-import inspect
 import json
 
 import pytest
@@ -11,7 +10,6 @@ pytest.importorskip("nvflare")
 from kits import ADDERS, AGGREGATORS, JOB, SITES, write_project
 
 from synthfair.cli import main
-from synthfair.cli.deploy import job as job_command
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
 
@@ -68,11 +66,3 @@ def test_project_runs_no_code_and_one_without_jobs_writes_none(tmp_path):
     (tmp_path / "project.yml").write_text("name: !!python/object/apply:os.getcwd []\n")
     with pytest.raises(InputError, match="not YAML"):
         read_project(tmp_path / "project.yml")
-
-
-def test_example_of_the_help_is_a_project(tmp_path):
-    text = inspect.cleandoc(job_command.__doc__).split("has\n")[1].split("Args:")[0]
-    (tmp_path / "project.yml").write_text(text)
-    found = read_project(tmp_path / "project.yml")
-    assert [site.limits.kinds for site in found.sites] == [("surrogate",)] * 2
-    assert found.jobs.single_shot

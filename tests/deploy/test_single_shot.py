@@ -3,10 +3,8 @@
 import json
 
 import pytest
-from builders import NAMES, PRIVATE, RELEASE, InProcess, World
+from builders import NAMES, RELEASE, InProcess, World
 
-from synthfair.deploy.project import needs_aggregators
-from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.release.keys import make_keys
 from synthfair.server.page import serve
 from synthfair.server.settings import ServerConfig
@@ -59,11 +57,3 @@ def test_release_that_was_not_asked_for_is_refused(world, what):
     assert codes(federation) == ["refused", "ok"]
     metrics = json.loads((world.folder / "out" / "metrics.json").read_text())
     assert (set(metrics["config"]), set(metrics["signed_by"].values())) == ({"south"}, {"south"})
-
-
-def test_shared_noise_needs_aggregators_and_an_epsilon():
-    assert needs_aggregators(SingleShotJob(release=PRIVATE, shared_noise=True))
-    assert not needs_aggregators(SingleShotJob(release=PRIVATE))
-    for release in (RELEASE, {"release": "fair", "epsilon": 1.0, "delta": 1e-6}):
-        with pytest.raises(ValueError, match="shared_noise"):
-            SingleShotJob(release=release, shared_noise=True)

@@ -93,14 +93,11 @@ def test_model_sent_back_is_stored_where_the_site_says_so(world, store, codes):
 
 
 def test_site_shares_reports_for_no_other_sum_than_it_plans(world):
-    settings, folder = (
-        FPFL | PRIVATE | {"secure": True, "rounds": 1},
-        world.folder / "server" / "job",
-    )
+    job = TrainJob(train=FPFL | PRIVATE | {"secure": True, "rounds": 1})
     for name in NAMES:
         world.bound(name)
     federation = world.federation(channel := world.channel())
-    run_train(federation, TrainJob(train=settings), folder, world.folder / "out")
+    run_train(federation, job, world.folder / "server" / "job", world.folder / "out")
     asked = asked_in(channel, "train")
     task = json.loads(asked.text)["settings"]["task"]
     assert code(world, asked, "job-2", aggregators=task["aggregators"][::-1]) == "aggregators"

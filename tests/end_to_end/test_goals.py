@@ -15,7 +15,7 @@ RUNS = {
     "law_school/gender": ("law_school", "male", 2, 0.885, 0.06),
     "dutch/gender": ("dutch_numbers", "sex", 4, 0.785, 0.10),
 }
-"""Of each configuration the table, the attribute, the clients, and the bounds of docs/results.md."""
+"""Of each configuration the table, the attribute, the clients, and the bounds."""
 
 
 def newton_optimum(objective, theta):

@@ -72,9 +72,8 @@ def test_poisson_batches_hold_each_row_with_the_same_chance():
     def counts(some):
         return jnp.zeros(60).at[some.y.astype(int)].add(some.weight)
 
-    held = np.asarray(
-        jax.vmap(lambda key: poisson_sum(counts, rows, 9, key))(jax.random.split(KEY, n))
-    )
+    keys = jax.random.split(KEY, n)
+    held = np.asarray(jax.vmap(lambda key: poisson_sum(counts, rows, 9, key))(keys))
     assert set(np.unique(held)) == {0.0, 1.0}
     assert not held[:, 45:].any()
     error = math.sqrt(q * (1 - q) / n)

@@ -56,10 +56,8 @@ def test_dp_sgd_noise_is_as_stated():
     rows, params = rows_of(), NETWORK.init(jax.random.key(3))
     keys = jax.random.split(jax.random.key(3), 300)
     method = DpSgd(model=NETWORK, clip=0.7, noise=1.3, batch=10)
-    noisy, exact = (
-        flat(jax.jit(jax.vmap(step.noisy_gradient, (None, None, 0)))(params, rows, keys))
-        for step in (method, method.bound(noise=0.0))
-    )
+    each = jax.jit(jax.vmap(DpSgd.noisy_gradient, (None, None, None, 0)))
+    noisy, exact = (flat(each(m, params, rows, keys)) for m in (method, method.bound(noise=0.0)))
     found, error = np.std(noisy - exact), 5 / np.sqrt(2 * len(noisy))
     assert found == pytest.approx(1.3 * 0.7 / 10, rel=error)
     assert found != pytest.approx(1.05 * 1.3 * 0.7 / 10, rel=error)

@@ -1,21 +1,81 @@
-"""The engine of rounds: sums over cohorts, clipping, noise, and what a file keeps of a run."""
+"""The engine of rounds: sums over cohorts or by shares, clipping, noise, and a run's file."""
 
+from dataclasses import dataclass
 from itertools import combinations
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
-from summing_methods import Drawing, Sum, SumOneByOne, population
+from scipy import stats
 
 from synthfair.distill.solvers import Lbfgs, Newton
 from synthfair.errors import InputError
-from synthfair.federated import METHODS, Cohorts, Protection, engine
-from synthfair.federated.engine import CheckpointFile, RunProgress
+from synthfair.federated import METHODS, Cohorts, Protection, engine, make_users
+from synthfair.federated.engine import CheckpointFile, RunProgress, shared, shared_total
+from synthfair.secure.shares import Sharing
 
-A, OWNER, USERS = population()
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(40, 2))
+OWNER = np.append(np.arange(9), RNG.integers(0, 9, 31))
+USERS = make_users(A, np.zeros(40, int), np.ones(40), OWNER)
 EVERYONE = Cohorts(9, 9)
+ADD, REPLACE = "add_or_remove", "replace"
+ALARM = 1e-6
+"""False-alarm rate of each statistical test."""
+
+# Methods that sum
+
+
+class Seen(NamedTuple):
+    total: jax.Array
+
+
+def number_fields(cls):
+    """Make the class a pytree of its scale.
+
+    ``register_dataclass`` would not do: JAX 0.10.1 takes two dataclasses with equal static fields
+    for the same, and where their hashes happen to be near it runs the one in place of the other.
+    """
+    apart, together = lambda sums: ((sums.scale,), None), lambda _, numbers: cls(*numbers)
+    jax.tree_util.register_pytree_node(cls, apart, together)
+    return cls
+
+
+@number_fields
+@dataclass(frozen=True)
+class Sum:
+    """Sums the users' rows up; the state is the sum over all rounds."""
+
+    scale: float = 1.0
+    additive: ClassVar[bool] = True
+
+    def init(self, key):
+        return jnp.zeros(2)
+
+    def report(self, state, rows, key):
+        return self.scale * rows.weight @ rows.a
+
+    def update(self, state, total, cohort):
+        return state + total, Seen(total)
+
+    def params(self, state):
+        return state
+
+
+@number_fields
+class SumOneByOne(Sum):
+    additive: ClassVar[bool] = False
+
+
+@number_fields
+class Drawing(SumOneByOne):
+    """Each user sends two random numbers."""
+
+    def report(self, state, rows, key):
+        return jax.random.normal(key, (2,))
 
 
 def run(algorithm, cohorts=EVERYONE, *, rounds=1, seed=0, **more):
@@ -59,15 +119,12 @@ def test_clip_counts_a_report_that_is_not_finite_as_nothing(bad):
     assert ravel_pytree(engine.clip_report(report, 1.0))[0].tolist() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("noise", [5.0, np.float32(5), jnp.asarray(5.0)])
-def test_protection_by_noise_without_a_clip_is_refused(noise):
-    with pytest.raises(InputError, match="noise = 5.0: needs a clip"):
-        run(Sum(), protection=Protection(None, noise))
-
-
-@pytest.mark.parametrize(("clip", "noise"), [(0.0, 1.0), (-1.0, 0.0), (1.0, -1.0), (1.0, np.nan)])
-def test_protection_out_of_range_is_refused(clip, noise):
-    with pytest.raises(InputError, match="clip|noise"):
+@pytest.mark.parametrize(("clip", "noise", "key"), [
+    (0.0, 1.0, "clip"), (-1.0, 0.0, "clip"), (1.0, -1.0, "noise"), (1.0, np.nan, "noise"),
+    (None, np.float32(5), "needs a clip"), (None, jnp.asarray(5.0), "needs a clip"),
+])  # fmt: skip
+def test_protection_out_of_range_is_refused(clip, noise, key):
+    with pytest.raises(InputError, match=key):
         run(Sum(), protection=Protection(clip, noise))
 
 
@@ -115,3 +172,52 @@ def test_checkpoint_is_read_by_its_own_run_alone(tmp_path):
     assert own.path.stat().st_mode & 0o777 == 0o600  # it holds the seed of the noise
     own.path.write_bytes(b"damaged")
     assert own.load(saved) is None
+
+
+# Sums by shares
+
+
+@pytest.mark.parametrize("at_once", [2**19, 6])
+def test_shares_sum_to_the_totals_of_the_plain_engine(monkeypatch, at_once):
+    """Three at once leave padding in the last block, whose reports are no zeros here."""
+    monkeypatch.setattr(engine, "ENTRIES_AT_ONCE", at_once)
+    ways, totals = (Protection(10.0), shared(2, clip=10.0, relation=ADD, multiplier=None)), []
+    for how in ways:
+        drawn = Cohorts(9, 5, "poisson")
+        done = run(Drawing(), drawn, rounds=3, seed=1, protection=how)
+        totals.append(done.history.total)
+    np.testing.assert_allclose(*totals, atol=1e-8)
+
+
+def test_shares_are_of_every_report_and_one_without_a_norm_counts_as_0(monkeypatch):
+    seen, split = [], Sharing.split
+    monkeypatch.setattr(Sharing, "split", lambda *args: seen.append(args[1]) or split(*args))
+    vectors = shared(2, clip=1.0, relation=ADD, multiplier=None).vectors
+    total = shared_total(vectors, np.array([[0.5, 0.0], [np.nan, 0.0], [np.inf, 1.0], [0.0, 2.0]]))
+    assert total == pytest.approx([0.5, 1.0])
+    half = engine.STEPS_IN_CLIP // 2
+    assert np.array(seen).tolist() == [[0, 0], [half, 0], [0, 0], [0, 0], [0, 2 * half]]
+
+
+def test_shares_of_an_empty_cohort_have_the_noise_of_two_aggregators():
+    """Each has noise that is enough: variance 2 (multiplier clip)^2 together, and no smaller."""
+    sums, spread = shared(20_000, clip=2.0, relation=ADD, multiplier=3.0), 2**0.5 * 3 * 2.0
+    found = shared_total(sums.vectors, [])
+    assert sums.noise == pytest.approx(spread, rel=1e-8)
+    assert stats.kstest(found / spread, "norm").pvalue > ALARM
+    for wrong in (0.9, 1.1):
+        assert stats.kstest(found / spread * wrong, "norm").pvalue < ALARM
+    assert not np.array_equal(found, shared_total(sums.vectors, []))  # of the system's entropy
+
+
+@pytest.mark.parametrize(("relation", "factor"), [(ADD, 1), (REPLACE, 2)])
+@pytest.mark.parametrize("multiplier", [0.1, 1.7, 9e3])
+def test_shares_have_enough_noise_of_one_aggregator_on_a_fine_grid(relation, factor, multiplier):
+    """Rounding to the grid counts; the grid is so fine that noise counts as normal."""
+    sums = shared(500, clip=0.3, relation=relation, multiplier=multiplier)
+    norm = 0.3 + sums.vectors.step * 500**0.5 / 2
+    noise = sums.vectors.step * sums.vectors.variance**0.5
+    wanted = multiplier * factor * norm
+    assert wanted * (1 - 1e-12) <= noise <= wanted * (1 + 1e-12)
+    assert sums.shares.norm >= norm * (1 - 1e-12)
+    assert 2**34 < sums.vectors.variance**0.5 < 2**36.01

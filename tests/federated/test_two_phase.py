@@ -10,18 +10,10 @@ from builders import SCHEMA
 from scipy.special import expit
 from two_group_rows import NETWORK, Centred, flat, rows_of, users_of
 
-from synthfair.federated import (
-    Cohorts,
-    FairSgd,
-    LogisticRegression,
-    Parity,
-    TwoPhase,
-    UserData,
-    engine,
-    two_phase,
-)
-from synthfair.federated.parity import RateSums
+from synthfair.federated import Cohorts, FairSgd, LogisticRegression, TwoPhase, engine, two_phase
+from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.two_phase import SENSITIVITY, FairState, PrivateFairSgd, fair_loss
+from synthfair.federated.users import UserData
 
 KEY, ROWS = jax.random.key(3), rows_of()
 A, S, Y = np.asarray(ROWS.a), np.asarray(ROWS.s[:, 0]), np.asarray(ROWS.y)
@@ -145,10 +137,9 @@ def test_private_teacher_has_the_stated_noise():
     parity, none = Parity("statistical_parity"), RateSums(*jnp.zeros((2, 1, 2)))
     teacher = PrivateFairSgd(model=NETWORK, parity=parity, noise=1.3, batch=10)
     state, keys = teacher.init(KEY), jax.random.split(KEY, 300)
-    noisy, exact = (
-        flat(jax.vmap(noisy_sums, (None, None, None, None, 0))(one, state, none, ROWS, keys))
-        for one in (teacher, teacher.bound(noise=0.0))
-    )
+    each = jax.vmap(noisy_sums, (None, None, None, None, 0))
+    steps = teacher, teacher.bound(noise=0.0)
+    noisy, exact = (flat(each(step, state, none, ROWS, keys)) for step in steps)
     found, error = np.std(noisy - exact), 5 / np.sqrt(2 * len(noisy))
     assert found == pytest.approx(1.3 * SENSITIVITY, rel=error)
     assert found != pytest.approx(1.3, rel=error)

@@ -96,12 +96,9 @@ def test_users_that_are_many_hold_out_a_fifth_of_the_rows_or_of_those_named():
 
 
 @pytest.mark.parametrize(("how", "complaint"), [
-    ({}, "give one of"),
-    ({"clients": 2, "user_column": "age"}, "give one of"),
-    ({"clients": 0}, "clients = 0"),
-    ({"rows_per_user": 0.0}, "rows_per_user = 0"),
-    ({"user_column": "nobody"}, "nobody"),
-    ({"user_column": "who"}, "row 2: missing"),
+    ({}, "give one of"), ({"clients": 2, "user_column": "age"}, "give one of"),
+    ({"clients": 0}, "clients = 0"), ({"rows_per_user": 0.0}, "rows_per_user = 0"),
+    ({"user_column": "nobody"}, "nobody"), ({"user_column": "who"}, "row 2: missing"),
 ])  # fmt: skip
 def test_users_that_cannot_be_assigned_are_refused(how, complaint):
     table = make_table(10).assign(who=["a", None, *"bcdefghi"])

@@ -15,25 +15,20 @@ from synthfair.privacy.noise import seeded
 
 BIT = measure.RandomizedValue(2, 1.0, 1.0)
 COLLECTION = measure.make_collection(("f", "m"), BIT)
-LAPLACE = measure.make_collection(
-    ("f", "m"), measure.LaplaceValue(2, 1.0, 1.0), lower=0.0, upper=5.0
-)
+LAPLACE = measure.make_collection(("f", "m"), measure.LaplaceValue(2, 1.0, 1.0), upper=5.0)
 ALMOST_OPEN = measure.make_collection(("a", "b", NO_VALUE), measure.RandomizedValue(3, 28.0, 28.0))
 """So large an epsilon that no report is noisy, but for one in a million million."""
 ROWS = Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([0, 1, 1]))
 """A hit, a miss, and a row with the other label."""
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"epsilon": 0.5}, "epsilon = 0.5"), ({"k": 1.0}, "k"), ({"groups": ["f", "f"]}, "'f'"),
-        ({"groups": [f"g{i}" for i in range(501)]}, "500"), ({"groups": ["f", NO_VALUE]}, "groups"),
-        ({"groups": ["f\n", "m"]}, "groups.0"), ({"groups": ["f,", "m"]}, "groups.0"),
-        ({"lower": 9.0}, "lower"), ({"epsilon1": -1.0}, "epsilon1"),
-        ({"epsilon": 40.0, "epsilon1": 39.0}, "at most 30"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "key"), [
+    ({"epsilon": 0.5}, "epsilon = 0.5"), ({"k": 1.0}, "k"), ({"groups": ["f", "f"]}, "'f'"),
+    ({"groups": [f"g{i}" for i in range(501)]}, "500"), ({"groups": ["f", NO_VALUE]}, "groups"),
+    ({"groups": ["f\n", "m"]}, "groups.0"), ({"groups": ["f,", "m"]}, "groups.0"),
+    ({"lower": 9.0}, "lower"), ({"epsilon1": -1.0}, "epsilon1"),
+    ({"epsilon": 40.0, "epsilon1": 39.0}, "at most 30"),
+])  # fmt: skip
 def test_collection_file_that_claims_too_much_is_refused(tmp_path, changes, key):
     path = tmp_path / "gap.json"
     LAPLACE.write(path)
@@ -99,11 +94,10 @@ def test_rates_of_one_persons_rows_are_one_report():
 NARROW = measure.make_collection(("a", "b", NO_VALUE), ALMOST_OPEN.make_mechanism(), upper=0.9)
 
 
-@pytest.mark.parametrize(
-    ("public", "rows", "said"),
-    [(ALMOST_OPEN, ROWS.take(np.arange(0)), "rows: none"), (ALMOST_OPEN, ROWS, "row 2"),
-     (COLLECTION, ROWS, "groups"), (NARROW, ROWS, "range")],
-)  # fmt: skip
+@pytest.mark.parametrize(("public", "rows", "said"), [
+    (ALMOST_OPEN, ROWS.take(np.arange(0)), "rows: none"), (ALMOST_OPEN, ROWS, "row 2"),
+    (COLLECTION, ROWS, "groups"), (NARROW, ROWS, "range"),
+])  # fmt: skip
 def test_rates_that_cannot_be_are_refused(public, rows, said):
     with pytest.raises(InputError, match=said):
         measure.perturb_rates(public, rows, ("a", "b"), "true_positive_rate", together=True)

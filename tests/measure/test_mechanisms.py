@@ -143,13 +143,10 @@ def test_reports_stay_in_the_stated_domain(kind, clients):
 
 
 @KINDS
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((1, 1.0, 1.0), "groups"), ((2, 0.0, 1.0), "epsilon1"), ((2, math.nan, 1.0), "epsilon1"),
-        ((2, 1.0, math.inf), "epsilon2"), ((2, 1.0, 0.9 * 2**-29), "epsilon2"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "said"), [
+    ((1, 1.0, 1.0), "groups"), ((2, 0.0, 1.0), "epsilon1"), ((2, math.nan, 1.0), "epsilon1"),
+    ((2, 1.0, math.inf), "epsilon2"), ((2, 1.0, 0.9 * 2**-29), "epsilon2"),
+])  # fmt: skip
 def test_mechanism_of_impossible_parameters_is_refused(kind, arguments, said):
     with pytest.raises(InputError, match=said):
         kind(*arguments)

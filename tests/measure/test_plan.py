@@ -75,17 +75,14 @@ def test_plan_is_of_the_groups_that_are_compared():
     assert some.mechanism.groups == 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"epsilon": 0.0}, "epsilon"), ({"epsilon": np.nan}, "epsilon"), ({"epsilon": 501}, "eps"),
-        ({"clients": 1}, "clients"), ({"clients": None}, "two of"), ({"confidence": 1.0}, "confid"),
-        ({"shares": (0.5, 0.6)}, "shares"), ({"compared": (0,)}, "compare"),
-        ({"precision": 0.1}, "two of"), ({"epsilon": None, "precision": 2.0}, "precision"),
-        ({"epsilon": None, "precision": 0.001}, "no finite epsilon"),
-        ({"clients": None, "precision": 1e-9}, "precision"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"epsilon": 0.0}, "epsilon"), ({"epsilon": np.nan}, "epsilon"), ({"epsilon": 501}, "eps"),
+    ({"clients": 1}, "clients"), ({"clients": None}, "two of"), ({"confidence": 1.0}, "confid"),
+    ({"shares": (0.5, 0.6)}, "shares"), ({"compared": (0,)}, "compare"),
+    ({"precision": 0.1}, "two of"), ({"epsilon": None, "precision": 2.0}, "precision"),
+    ({"epsilon": None, "precision": 0.001}, "no finite epsilon"),
+    ({"clients": None, "precision": 1e-9}, "precision"),
+])  # fmt: skip
 def test_plan_that_cannot_be_is_refused(changes, said):
     with pytest.raises(InputError, match=said):
         planning.plan_gap(**{"shares": (0.5, 0.5), "clients": 100_000, "epsilon": 1.0} | changes)

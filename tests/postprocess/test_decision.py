@@ -31,14 +31,11 @@ def test_model_file_holds_a_decision_and_its_checksum_or_nothing_of_it(tmp_path,
     assert body["sha256"] == model.sha256 == checksum(body)
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"steps": [[[2, 0.25]]] * 3}, "steps must be those of 2 groups"),
-        ({"steps": [[[2.5, 0.25]], []]}, "decision.steps.0.0.0"),
-        ({"steps": [[[2, "1"]], []]}, "decision.steps.0.0.1"), ({"key": "../../etc"}, "decision.key"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "key"), [
+    ({"steps": [[[2, 0.25]]] * 3}, "steps must be those of 2 groups"),
+    ({"steps": [[[2.5, 0.25]], []]}, "decision.steps.0.0.0"),
+    ({"steps": [[[2, "1"]], []]}, "decision.steps.0.0.1"), ({"key": "../../etc"}, "decision.key"),
+])  # fmt: skip
 def test_model_file_with_a_bad_decision_is_refused_whatever_its_checksum(tmp_path, changes, key):
     write_model(fair_model(), tmp_path / "m.json")
     body = json.loads((tmp_path / "m.json").read_text())
@@ -77,10 +74,9 @@ def test_predict_of_thresholds_needs_no_ids_and_not_the_sign_of_the_score():
     np.testing.assert_array_equal(found, np.where(expected, "yes", "no"))
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [("income", "'income'"), ("nobody", "'nobody'"), ("who", "'who', row 3"), (None, "id")],
-)
+@pytest.mark.parametrize(("column", "said"), [
+    ("income", "'income'"), ("nobody", "'nobody'"), ("who", "'who', row 3"), (None, "id"),
+])  # fmt: skip
 def test_predict_with_bad_ids_is_refused(column, said):
     table = make_table(n=4).assign(who=["a", "b", None, "d"])
     with pytest.raises(InputError, match=said):

@@ -44,19 +44,16 @@ def test_probabilities_are_those_of_the_last_step_at_or_below_the_bin():
     assert GroupDecision(**CERTAIN).decide(z, s).astype(int).tolist() == [0, 0, 1, 1, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"steps": (((5, 0.5), (5, 0.7)), ())}, "must rise"),
-        ({"steps": (((5, 0.5), (6, 0.4)), ())}, "must rise"),
-        ({"steps": (((10, 0.5),), ())}, "below 10"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
-        ({"steps": (((0, 1.5),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.0),), ())}, "steps.0.0.1"),
-        ({"steps": (((0, float("nan")),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.5),),)}, "steps"),
-        ({"key": None}, "key must be"), ({"steps": (((0, 1.0),), ())}, "key must be"),
-        ({"key": "AB" * 32}, "key"), ({"n_bins": 10**6}, "n_bins"), ({"n_bins": True}, "n_bins"),
-        ({"alpha": 1.0}, "alpha"), ({"notion": "fairness"}, "notion"), ({"more": 1}, "more"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "key"), [
+    ({"steps": (((5, 0.5), (5, 0.7)), ())}, "must rise"),
+    ({"steps": (((5, 0.5), (6, 0.4)), ())}, "must rise"),
+    ({"steps": (((10, 0.5),), ())}, "below 10"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
+    ({"steps": (((0, 1.5),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.0),), ())}, "steps.0.0.1"),
+    ({"steps": (((0, float("nan")),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.5),),)}, "steps"),
+    ({"key": None}, "key must be"), ({"steps": (((0, 1.0),), ())}, "key must be"),
+    ({"key": "AB" * 32}, "key"), ({"n_bins": 10**6}, "n_bins"), ({"n_bins": True}, "n_bins"),
+    ({"alpha": 1.0}, "alpha"), ({"notion": "fairness"}, "notion"), ({"more": 1}, "more"),
+])  # fmt: skip
 def test_decision_that_is_none_is_refused(changes, key):
     with pytest.raises(InputError, match=key):
         GroupDecision(**(MIXED | changes))
@@ -116,40 +113,27 @@ NOISE = 2 * laplace_variance(Fraction(1))
 """That of the claim."""
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"groups": ["a", "b", "c"]}, "counts must be"), (bins(1.5, 2), "counts.0.0.0"),
-        (bins(1), "counts must be"), (bins(2**60, 2), "counts.0.0.0"), ({"variance": -1}, "variance"),
-        ({"more": 0}, "more"), ({"model": None}, "scores of a model"), ({"model": "../x"}, "model"),
-        (protected(CLAIM), "variance"), (protected(CLAIM | {"epsilon": 0.5}, NOISE), "variance"),
-        (protected(CLAIM | {"relation": "replace"}, NOISE), "variance"),
-        (protected(CLAIM | {"aggregators": None}), "variance"),
-        (protected({"epsilon": 1.0}), "guarantees.0.relation"),
-        (protected({"guarantee": "rho-zCDP"}), "guarantees.0.epsilon"),
-        (protected(CLAIM | {"epsilon": True}, NOISE), "guarantees.0.epsilon"),
-    ],
-)  # fmt: skip
-def test_histogram_file_that_is_hostile_is_refused(tmp_path, changes, key):
-    fits = FIELDS | bins(1, 2) | protected(CLAIM, NOISE)
-    write_json(tmp_path / "h.json", fits)
-    assert ScoreHistogram.read(tmp_path / "h.json").variance == NOISE
-    write_json(tmp_path / "h.json", fits | changes)
-    with pytest.raises(InputError, match=key):
-        ScoreHistogram.read(tmp_path / "h.json")
+FITS = FIELDS | bins(1, 2) | protected(CLAIM, NOISE)
+WEIGHTS = make_weights(ScoreHistogram(**FIELDS | bins(1, 2)), "published").model_dump(mode="json")
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"weights": [[1.0, 2.0]]}, "weights"), ({"weights": [[1, 2], [0.0, 1]]}, "weights.1.0"),
-        ({"weights": [[1, "2"], [1, 1]]}, "weights.0.1"), ({"format": "x"}, "format"),
-    ],
-)  # fmt: skip
-def test_weights_file_that_is_hostile_is_refused(tmp_path, changes, key):
-    weights = make_weights(ScoreHistogram(**FIELDS | bins(1, 2)), "published")
-    weights.write(tmp_path / "w.json")
-    assert RowWeights.read(tmp_path / "w.json") == weights
-    write_json(tmp_path / "w.json", weights.model_dump(mode="json") | changes)
+@pytest.mark.parametrize(("changes", "key"), [
+    ({"groups": ["a", "b", "c"]}, "counts must be"), (bins(1.5, 2), "counts.0.0.0"),
+    (bins(1), "counts must be"), (bins(2**60, 2), "counts.0.0.0"), ({"variance": -1}, "variance"),
+    ({"more": 0}, "more"), ({"model": None}, "scores of a model"), ({"model": "../x"}, "model"),
+    (protected(CLAIM), "variance"), (protected(CLAIM | {"epsilon": 0.5}, NOISE), "variance"),
+    (protected(CLAIM | {"relation": "replace"}, NOISE), "variance"),
+    (protected(CLAIM | {"aggregators": None}), "variance"),
+    (protected({"epsilon": 1.0}), "guarantees.0.relation"),
+    (protected({"guarantee": "rho-zCDP"}), "guarantees.0.epsilon"),
+    (protected(CLAIM | {"epsilon": True}, NOISE), "guarantees.0.epsilon"),
+    ({"weights": [[1.0, 2.0]]}, "weights"), ({"weights": [[1, 2], [0.0, 1]]}, "weights.1.0"),
+    ({"weights": [[1, "2"], [1, 1]]}, "weights.0.1"), ({"format": "x"}, "format"),
+])  # fmt: skip
+def test_file_of_a_histogram_or_of_weights_that_is_hostile_is_refused(tmp_path, changes, key):
+    kind, fits = (RowWeights, WEIGHTS) if "weights" in changes else (ScoreHistogram, FITS)
+    kind(**fits).write(tmp_path / "f.json")
+    assert kind.read(tmp_path / "f.json") == kind(**fits)
+    write_json(tmp_path / "f.json", fits | changes)
     with pytest.raises(InputError, match=key):
-        RowWeights.read(tmp_path / "w.json")
+        kind.read(tmp_path / "f.json")

@@ -115,15 +115,12 @@ def test_thresholds_with_a_gap_above_alpha_by_more_than_its_error_are_warned_of(
     assert "0.6000" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("changes", "flags", "said"),
-    [
-        ({"model": "2" * 64}, [], "another model's"), ({"variance": -1}, [], "variance"),
-        ({}, ["--alpha", "1"], "alpha"), ({}, ["--output", "model.json", "--force"], "twice"),
-        ({}, ["--output", "schema.json"], "exists"), ({}, ["--model", "histogram.json"], "model"),
-        ({}, ["--weights", "published"], "--weights"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "flags", "said"), [
+    ({"model": "2" * 64}, [], "another model's"), ({"variance": -1}, [], "variance"),
+    ({}, ["--alpha", "1"], "alpha"), ({}, ["--output", "model.json", "--force"], "twice"),
+    ({}, ["--output", "schema.json"], "exists"), ({}, ["--model", "histogram.json"], "model"),
+    ({}, ["--weights", "published"], "--weights"),
+])  # fmt: skip
 def test_thresholds_that_cannot_be_write_nothing(folder, changes, flags, said, capsys):
     write_altered(folder, **changes)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

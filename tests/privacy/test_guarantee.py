@@ -6,6 +6,7 @@ import pytest
 from builders import SCHEMA
 
 from synthfair.errors import InputError
+from synthfair.federated.engine import shared
 from synthfair.files import parse_as
 from synthfair.privacy import guarantee
 from synthfair.privacy.accounting import SampledSums, discrete_delta_of
@@ -24,10 +25,8 @@ def training(sums=EVERYONE, name="reports", **more):
 
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
 def test_release_uses_up_its_budget_in_the_stated_shares(relation):
-    made, shares = (
-        make_guarantee(CONFIG.replace(relation=relation), SCHEMA),
-        guarantee.BUDGET_SHARES,
-    )
+    shares = guarantee.BUDGET_SHARES
+    made = make_guarantee(CONFIG.replace(relation=relation), SCHEMA)
     of_all = sum(shares[mechanism.name] for mechanism in made.mechanisms)
     assert 1 - 1e-4 < discrete_delta_of(made.mu, 1.0) / 1e-5 <= 1
     for mechanism in made.mechanisms:
@@ -44,27 +43,20 @@ def third(**change):
     return {"mechanisms": (first, tree, pairs.model_copy(update=change), *others)}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"mechanisms": RIGHT.mechanisms[:2]}, "must be .'histograms', 'tree'"),
-        ({"mechanisms": (*RIGHT.mechanisms, RIGHT.mechanisms[0])}, "claimed"),
-        (third(sensitivity=0.5), "pairs: sensitivity 0.5;"),
-        (third(sensitivity=2**0.5 * 1.0), "pairs: sensitivity"),  # without rounding
-        ({"relation": "replace"}, "relation"),
-        ({"epsilon": 2.0}, "epsilon"),
-        ({"epsilon": 0.5}, "1e-05 claimed"),
-        ({"adversary": "sees_sums"}, "settings"),
-        ({"condition": "teacher"}, "settings"),
-        ({"unit": "user"}, "one row"),
-        ({"unit": "one person"}, "unit"),
-        ({"delta": 1e-310}, "delta"),
-        ({"mechanisms": (), "accountant": None}, "delta"),
-        ({"mechanisms": (1, *RIGHT.mechanisms)}, "mechanisms.0"),
-        ({"mechanisms": ({"name": []}, *RIGHT.mechanisms)}, "mechanisms.0"),
-        ({"mechanisms": (RIGHT.mechanisms[0], fewer_choices, *RIGHT.mechanisms[2:])}, "tree"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    ({"mechanisms": RIGHT.mechanisms[:2]}, "must be .'histograms', 'tree'"),
+    ({"mechanisms": (*RIGHT.mechanisms, RIGHT.mechanisms[0])}, "claimed"),
+    (third(sensitivity=0.5), "pairs: sensitivity 0.5;"),
+    (third(sensitivity=2**0.5 * 1.0), "pairs: sensitivity"),  # without rounding
+    ({"relation": "replace"}, "relation"), ({"epsilon": 2.0}, "epsilon"),
+    ({"epsilon": 0.5}, "1e-05 claimed"), ({"adversary": "sees_sums"}, "settings"),
+    ({"condition": "teacher"}, "settings"), ({"unit": "user"}, "one row"),
+    ({"unit": "one person"}, "unit"), ({"delta": 1e-310}, "delta"),
+    ({"mechanisms": (), "accountant": None}, "delta"),
+    ({"mechanisms": (1, *RIGHT.mechanisms)}, "mechanisms.0"),
+    ({"mechanisms": ({"name": []}, *RIGHT.mechanisms)}, "mechanisms.0"),
+    ({"mechanisms": (RIGHT.mechanisms[0], fewer_choices, *RIGHT.mechanisms[2:])}, "tree"),
+])  # fmt: skip
 def test_guarantee_that_settings_and_schema_do_not_imply_is_refused(change, said):
     claimed = json.dumps(RIGHT.model_dump() | change, default=Checked.model_dump).encode()
     require_true(RIGHT, CONFIG, SCHEMA)
@@ -79,15 +71,6 @@ def test_training_uses_up_its_budget_with_the_noise_of_its_relation(sampling, fa
     (mechanism,) = found.mechanisms
     assert mechanism.multiplier == EVERYONE.noise(1.0, 1e-5)
     assert mechanism.noise == pytest.approx(mechanism.multiplier * factor * 2.0)
-
-
-def test_kinds_of_sums_share_the_noise_in_units_of_their_clips():
-    kinds = {"teacher_gradients": (EVERYONE, 3.0), "student_gradients": (EVERYONE, 2.0)}
-    found = training_guarantee(kinds, epsilon=1.0, delta=1e-5)
-    teacher, student = found.mechanisms
-    assert teacher.noise == pytest.approx(1.5 * student.noise)
-    assert found.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
-    assert student.multiplier == pytest.approx(2**0.5 * EVERYONE.noise(1.0, 1e-5))
 
 
 def test_training_protects_users_by_their_sums_and_rows_by_their_uploads():
@@ -110,6 +93,17 @@ def test_training_by_shares_has_noise_of_each_aggregator_for_its_rounded_norm():
         training(shares=shares, noise=noise * (1 - 1e-9))
     with pytest.raises(ValueError, match="norm"):  # without rounding
         training(shares=shares.model_copy(update={"norm": 2.0}), noise=noise)
+
+
+def test_guarantee_of_shares_on_a_coarse_grid_or_of_too_many_numbers_is_refused():
+    sums = shared(8, clip=0.5, relation="add_or_remove", multiplier=6.0)
+    fields = {"name": "reports", "population": 50, "sample": 50, "times": 2, "clip": 0.5,
+              "sampling": "poisson", "noise": sums.noise / 2**0.5, "shares": sums.shares}  # fmt: skip
+    guarantee.SampledMechanism(**fields)
+    with pytest.raises(InputError, match="34 steps"):
+        guarantee.SampledMechanism(**fields | {"noise": fields["noise"] / 8})
+    with pytest.raises(InputError, match="below 2.32"):
+        guarantee.SampledMechanism(**fields | {"times": 2**30})
 
 
 def test_guarantee_is_of_one_kind_and_relation():

@@ -89,13 +89,9 @@ CONDITIONAL = noisy().model_copy(update={"condition": "teacher"})
 HELD = {"nothing": (), "release": (("release", None),), "sums": (("training", None),),
         "epsilon": (("release", noisy()),)}  # fmt: skip
 TOLD = {"epsilon": "undoes what the epsilon", "release": "its exact level", "sums": "whole rows"}
-NEXT = {
-    "release": (None, {"nothing"}),
-    "training": (None, {"nothing", "release"}),
-    "secure_sum": (None, {"nothing", "release"}),
-    "conditional": (CONDITIONAL, {"nothing", "release"}),
-    "private": (noisy(), {*HELD}),
-}
+NEXT = {"release": (None, {"nothing"}), "training": (None, {"nothing", "release"}),
+        "secure_sum": (None, {"nothing", "release"}),
+        "conditional": (CONDITIONAL, {"nothing", "release"}), "private": (noisy(), {*HELD})}  # fmt: skip
 
 
 @pytest.mark.parametrize("held", HELD)
@@ -181,11 +177,8 @@ def test_units_and_relations_do_not_mix(ledger, other):
 def test_all_mechanisms_are_composed(ledger):
     rounds = training(EVERYONE, unit="row")
     sampled = rounds.guarantee.mechanisms[0].model_copy(update={"sample": 10})
-    for answer in (
-        purchase(noisy()),
-        rounds,
-        training(EVERYONE, unit="row", mechanisms=(sampled,)),
-    ):
+    samples = training(EVERYONE, unit="row", mechanisms=(sampled,))
+    for answer in (purchase(noisy()), rounds, samples):
         ledger.book(answer)
     composed = ledger.spent().composition
     assert composed.mu == pytest.approx((0.2**2 + rounds.guarantee.mu**2) ** 0.5)

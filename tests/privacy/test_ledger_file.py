@@ -13,11 +13,9 @@ from synthfair.privacy.ledger import Ledger, Purchase, compute_once
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
 
 MECHANISM = GaussianMechanism(name="pairs", sensitivity=1.0, noise=10.0, grid=grid_for(10.0))
-NOISY = Purchase(
-    output="r.parquet", run="a" * 64,
-    guarantee=Guarantee(epsilon=1.0, delta=0.01, relation="add_or_remove",
-                        mechanisms=(MECHANISM,), accountant=accountant()),
-)  # fmt: skip
+CLAIM = {"epsilon": 1.0, "delta": 0.01, "relation": "add_or_remove", "accountant": accountant()}
+GUARANTEE = Guarantee(mechanisms=(MECHANISM,), **CLAIM)
+NOISY = Purchase(output="r.parquet", run="a" * 64, guarantee=GUARANTEE)
 USES = {"book": lambda book: book.book(NOISY), "limit": lambda book: book.set_limit(1.0, 1e-3)}
 
 
@@ -78,21 +76,45 @@ def test_last_line_counts_where_it_is_whole_also_without_its_end(ledger, end, li
     assert len(Ledger(ledger.path).records()) == lines + 1
 
 
+def test_last_line_that_gets_its_end_from_another_is_not_read_twice(ledger):
+    ledger.book(NOISY)
+    ledger.path.write_bytes(ledger.path.read_bytes()[:-1])
+    reader = Ledger(ledger.path)
+    assert len(reader.records()) == 1
+    Ledger(ledger.path).book(NOISY)
+    assert len(reader.records()) == len(Ledger(ledger.path).records()) == 2
+
+
+def test_saved_answer_is_of_its_question_alone(tmp_path):
+    made = []
+
+    def use(digest):
+        def compute():
+            made.append(digest)
+            return digest.encode()
+
+        return compute_once(tmp_path / "a.bought", digest, compute, max_bytes=64)
+
+    assert use("a" * 64) == use("a" * 64) == b"a" * 64
+    with pytest.raises(InputError, match="a.bought"):
+        use("b" * 64)
+    assert made == ["a" * 64]
+
+
 def change(old, new):
     return lambda lines: [lines[0].replace(old, new, 1), *lines[1:]]
 
 
 HOSTILE = {
-    "first lost": (lambda lines: lines[1:], 1),
     "swapped": (lambda lines: [lines[1], lines[0], lines[2]], 1),
-    "repeated": (lambda lines: [*lines, lines[-1]], 4),
+    "repeated": (lambda lines: [*lines, lines[-1]], 4), "first lost": (lambda lines: lines[1:], 1),
     "altered": (change(b"r.parquet", b"q.parquet"), 2),
     "louder": (change(b'"noise":10.0', b'"noise":0.01'), 1),
     "empty": (lambda lines: [b"{}", *lines[1:]], 1),
     "cut": (lambda lines: [lines[0][:50], *lines[1:]], 1),
     "twice the key": (change(b"{", b'{"time":"0",'), 1),
     "not a number": (change(b'"epsilon":1.0', b'"epsilon":NaN'), 1),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("alter", "line"), HOSTILE.values(), ids=HOSTILE)

@@ -92,11 +92,11 @@ def before(where):
     return lambda patch, _: patch.setattr(f"synthfair.federated.training.{where}", full)
 
 
-@pytest.mark.parametrize(
-    "fail",
-    [before("train_rounds"), before("evaluate"), fill_disk_once_booked, between_names],
-    ids=["rounds", "evaluation", "room", "names"],
-)
+FAILS = {"rounds": before("train_rounds"), "evaluation": before("evaluate"),
+         "room": fill_disk_once_booked, "names": between_names}  # fmt: skip
+
+
+@pytest.mark.parametrize("fail", FAILS.values(), ids=FAILS)
 def test_training_that_ends_on_the_way_is_booked_once(tmp_path, monkeypatch, fail):
     model = tmp_path / "out" / "model.json"
     with monkeypatch.context() as patch:
@@ -125,10 +125,8 @@ def test_noise_that_is_drawn_anew_is_booked_anew(tmp_path, monkeypatch, what):
 
 
 def test_training_is_bought_by_one_run_at_a_time(tmp_path):
-    with (
-        claimed(tmp_path / "out" / "model.json", force=True),
-        pytest.raises(InputError, match="another run"),
-    ):
+    model = tmp_path / "out" / "model.json"
+    with claimed(model, force=True), pytest.raises(InputError, match="another run"):
         train(tmp_path)
     assert not (tmp_path / "ledger").exists()
 

@@ -20,12 +20,7 @@ def counted(table=TABLE, *, user_column=None, **changes):
 
 
 def test_row_more_is_one_more_in_its_count():
-    wanted = [
-        ((TABLE["town"] == town) & (TABLE["paid"] == paid)).sum()
-        for town in ("a", "b")
-        for paid in ("no", "yes")
-    ]
-    assert counted().tolist() == wanted
+    assert counted().tolist() == TABLE.groupby(["town", "paid"]).size().tolist()
     assert sorted(counted() - counted(TABLE.iloc[1:])) == [0, 0, 0, 1]
 
 
@@ -50,13 +45,10 @@ def test_rows_of_a_user_beyond_the_limit_are_left_out_whatever_the_order(order):
 
 
 REFUSED = [
-    ({"schema_hash": "2" * 64}, "schema .* 2222"),
-    ({"groups": ("b", "a")}, r"groups \('a', 'b'\); .* \('b', 'a'\)"),
-    ({"groups": ("a", "b", "c")}, "groups"),
-    ({"unit": "user"}, "user column"),
-    ({"user_column": "town"}, "user column"),
-    ({"rows_per_client": 49}, "50 rows .* 49"),
-]
+    ({"schema_hash": "2" * 64}, "schema .* 2222"), ({"rows_per_client": 49}, "50 rows .* 49"),
+    ({"groups": ("b", "a")}, r"groups .* \('b', 'a'\)"), ({"groups": ("a", "b", "c")}, "groups"),
+    ({"unit": "user"}, "user column"), ({"user_column": "town"}, "user column"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "said"), REFUSED)

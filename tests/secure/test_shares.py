@@ -52,7 +52,7 @@ def test_message_of_another_length_or_padding_is_refused(message):
         Sharing(bytes(32), 6, 2).share(message, 1, source="c.to_1")
 
 
-@pytest.mark.parametrize("vector", [np.zeros(5, np.int64), np.zeros(6), np.zeros(6, np.uint64)])
-def test_vector_of_another_shape_or_type_is_refused(vector):
-    with pytest.raises(ValueError, match="int64"):
-        Sharing(bytes(32), 6, 2).split(vector)
+def test_vector_of_another_shape_or_type_is_refused():
+    for vector in (np.zeros(5, np.int64), np.zeros(6), np.zeros(6, np.uint64)):
+        with pytest.raises(ValueError, match="int64"):
+            Sharing(bytes(32), 6, 2).split(vector)

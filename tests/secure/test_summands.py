@@ -5,21 +5,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from builders import SCHEMA
 from hypothesis import given
 from hypothesis import strategies as st
-from secure_task import COUNTS, PLAIN, parties
+from secure_task import COUNTS, PLAIN, ROWS, parties
 
-import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.secure import ClippedVectors, GroupCounts, RowSums, make_uploads, noisy_sum
+from synthfair.secure import ClippedVectors, GroupCounts, make_uploads, noisy_sum
 from synthfair.secure.summands import MAX_FALSE_ALARM
 
 SHORT = ClippedVectors(length=4, clip=10.0, step=1.0, rho=1.0)  # norm at most 11 = 10 + sqrt(4) / 2
-ROWS = RowSums(
-    config=sf.SurrogateConfig(epsilon=1.0, delta=1e-6), table_schema=SCHEMA, name="histograms",
-    length=4, clients=2,
-)  # fmt: skip
 MOST = ROWS.entries[1]
 LEAST = np.iinfo(np.int64).min  # which is its own absolute value
 FINE = ClippedVectors(length=100, clip=1.0, step=1e-3, rho=1.0)
@@ -30,34 +24,29 @@ FINE = ClippedVectors(length=100, clip=1.0, step=1e-3, rho=1.0)
     [(COUNTS, [1000, 0, 0, 0]), (SHORT, [11, 0, 0, 0]), (ROWS, [-MOST, MOST, 0, 0])],
 )
 def test_part_at_its_bounds_passes(what, vector):
-    group = parties(what, clients=2)
+    group = parties(what)
     noisy_sum([np.array(vector)], what)
     assert len(make_uploads(group.task, np.array(vector), group.keys[0])) == 2
 
 
 BEYOND = [
     (COUNTS, [-1, 0, 0, 0], "from -1 to 0; must be from 0 to 1000"),
-    (COUNTS, [LEAST, 0, 0, 0], "from 0"),
-    (COUNTS, [0, 0, 0, 1001], "from 0 to 1000"),
+    (COUNTS, [LEAST, 0, 0, 0], "from 0"), (COUNTS, [0, 0, 0, 1001], "from 0 to 1000"),
     (COUNTS, [500, 500, 1, 0], "1001 rows; must be at most 1000"),
-    (SHORT, [11, 1, 0, 0], "121"),
-    (SHORT, [-6, 6, -6, 6], "121"),
-    (SHORT, [LEAST, 0, 0, 0], "121"),
+    (SHORT, [11, 1, 0, 0], "121"), (SHORT, [-6, 6, -6, 6], "121"), (SHORT, [LEAST, 0, 0, 0], "121"),
     (ROWS, [0, 0, 0, -MOST - 1], f"{-MOST - 1} to 0; must be from {-MOST} to {MOST}"),
     (ROWS, [0, 0, 0, MOST + 1], f"{-MOST} to {MOST}"),
     (ROWS, [LEAST, 0, 0, 0], f"{-MOST} to {MOST}"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("what", "vector", "bound"), BEYOND)
 def test_part_beyond_its_bounds_is_neither_summed_nor_sent(what, vector, bound):
-    group, vector = parties(what, clients=2), np.array(vector)
-    for use in (
-        lambda: noisy_sum([vector], what),
-        lambda: make_uploads(group.task, vector, group.keys[0]),
-    ):
-        with pytest.raises(InputError, match=bound):
-            use()
+    group, vector = parties(what), np.array(vector)
+    with pytest.raises(InputError, match=bound):
+        noisy_sum([vector], what)
+    with pytest.raises(InputError, match=bound):
+        make_uploads(group.task, vector, group.keys[0])
 
 
 def test_norm_beyond_floating_point_is_exact():
@@ -81,9 +70,9 @@ def test_vector_is_clipped_and_rounded_within_the_sensitivity(seed, size, equal)
     assert integers * FINE.step == pytest.approx(wanted, abs=6e-4)
 
 
-@pytest.mark.parametrize("entry", [np.nan, np.inf])
-def test_vector_without_a_norm_is_0(entry):
-    assert not FINE.integers(np.full(100, entry)).any()
+def test_vector_without_a_norm_is_0():
+    for entry in (np.nan, np.inf):
+        assert not FINE.integers(np.full(100, entry)).any()
 
 
 def test_noise_has_the_variance_of_the_sensitivity():
@@ -91,8 +80,7 @@ def test_noise_has_the_variance_of_the_sensitivity():
     assert FINE.model_copy(update={"relation": "replace"}).variance == 4 * FINE.variance
     assert not FINE.model_copy(update={"rho": None}).noise().any()
     assert GroupCounts(**PLAIN | {"epsilon": 0.1}).scale == 10  # the decimal, not its float
-    users = {"unit": "user", "rows_per_user": 4}
-    assert GroupCounts(**PLAIN | users).scale == 4
+    assert GroupCounts(**PLAIN | {"unit": "user", "rows_per_user": 4}).scale == 4
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])

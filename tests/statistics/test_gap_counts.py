@@ -40,15 +40,6 @@ def test_intervals_hold_as_often_as_they_say(sites, epsilon, confidence):
     assert np.mean(held) > confidence - 4.5 * np.sqrt((1 - confidence) * confidence / 1000)
 
 
-def test_interval_without_noise_is_the_normal_one():
-    counts = np.array([[[9000, 1000], [8000, 2000]], [[6000, 4000], [5000, 5000]]]) * 100
-    found = gaps_of_counts(counts, ("a", "b"), epsilon=100.0, sites=99, confidence=0.95)
-    for gap, (p, q) in zip(found, ((0.2, 0.5), (0.1, 0.4)), strict=True):
-        half = 1.96 * np.sqrt((p * (1 - p) + q * (1 - q)) / 10**6)
-        assert gap.value == pytest.approx(q - p)
-        assert (gap.low, gap.high) == pytest.approx((q - p - half, q - p + half), abs=0.02 * half)
-
-
 def test_group_that_may_be_noise_leaves_all_open():
     counts = np.array([[[900, 100], [800, 200]], [[3, -2], [1, 4]]])
     for gap in gaps_of_counts(counts, ("a", "b"), epsilon=0.5, sites=2, confidence=0.95):

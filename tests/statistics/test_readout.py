@@ -12,14 +12,8 @@ import pytest
 from builders import invented_rows
 
 import synthfair as sf
-from benchmarks.disclosure import (
-    STEP,
-    numeric_features,
-    read_out,
-    read_records,
-    singled_out,
-    solved,
-)
+from benchmarks import disclosure
+from benchmarks.disclosure import STEP, numeric_features, singled_out
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import dataset_schema
 from synthfair.data.schema import Numeric, encoded_as
@@ -80,11 +74,8 @@ def sets_of(rows, schema, k_min):
         for i in sorted({term.of for term in terms}):
             inside = sums.margins.strata.sets[i]
             sent = inside[mine]
-            yield (
-                Part(file.weight[here], total, terms, i),
-                (x[sent], file.weight[sent]),
-                (rows.x[inside[real]]),
-            )
+            sums_of_set = Part(file.weight[here], total, terms, i)
+            yield sums_of_set, (x[sent], file.weight[sent]), rows.x[inside[real]]
 
 
 class Part:
@@ -133,7 +124,9 @@ class Part:
         directions, total = self.solved(moments[[alone[k], alone[numbers + k]]])
         if len(total) == 2:
             second, first = np.linalg.solve(directions, total) / n
-            guesses = solved(n, first + 0.5, second - first**2, constant)[len(others) - 1]
+            guesses = disclosure.solved(n, first + 0.5, second - first**2, constant)[
+                len(others) - 1
+            ]
             return np.allclose(guesses, others, rtol=0, atol=4 * STEP)
         if len(total) == len(others) == 1:
             a, b = directions[0]
@@ -151,7 +144,7 @@ def numbers_read(rows, schema, k_min):
         numbers = real[:, numeric]
         for k, column in enumerate(np.rint(numbers / STEP).T * STEP):
             found += bool(singled_out(column)) and part.reads(k, len(numeric), column)
-        found += read_out(x[:, numeric], weight, numbers)
+        found += disclosure.read_out(x[:, numeric], weight, numbers)
     return found
 
 
@@ -181,7 +174,7 @@ def test_readout_finds_no_person_in_the_categories_of_others():
     widths = [len(encoded_as(*column)) for column in schema.features.items()]
     column, numeric = np.repeat(np.arange(len(widths)), widths), numeric_features(schema)
     found = sum(
-        read_records(x, weight, real, numeric, column)
+        disclosure.read_records(x, weight, real, numeric, column)
         for rows in parts
         for _, (x, weight), real in sets_of(rows, schema, 50)
     )

@@ -68,10 +68,9 @@ def test_sum_of_rows_less_the_noise_of_a_corrupt_aggregator_has_that_of_the_othe
     monkeypatch.setattr(secure.RowSums, "noise", noise)
     totals = [secure.noisy_sum([part] * 2, what).total for _ in range(30)]
     left = np.concatenate([t - 2 * part for t in totals]) - np.concatenate(drawn[::2])
+    n = left.size
     for variance, is_right in ((1, True), (1 / 2, False), (2, False)):
-        chi = stats.chi2(left.size).cdf(
-            (left / float(variance * what.variance) ** 0.5).var() * left.size
-        )
+        chi = stats.chi2(n).cdf(n * (left / float(variance * what.variance) ** 0.5).var())
         assert (min(chi, 1 - chi) > ALARM) == is_right
 
 

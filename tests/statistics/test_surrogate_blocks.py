@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from builders import part
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 import synthfair as sf
@@ -58,10 +59,6 @@ def cell_of(rows):
     return 2 * rows.s + (rows.y > 0)
 
 
-def repeated(allowed, counts):
-    return sf.Encoded(*(np.repeat(part, counts, axis=0) for part in allowed))
-
-
 def rule_table(kind, columns, number):
     """A table that has a block, if no pairs of columns are looked at."""
     rng = np.random.default_rng(100 * columns + number + 5000 * (kind == "group"))
@@ -74,20 +71,19 @@ def rule_table(kind, columns, number):
         allowed = sf.Encoded(x[place], s, 2.0 * y - 1)
         if kind == "label":
             sizes = rng.integers(90, 300), rng.integers(500, 1100)
-            parts = [rng.multinomial(n, rng.dirichlet(np.full(len(x), 1.5))) for n in sizes]
-            counts = np.stack(parts, axis=1)[place, s]
+            each = [rng.multinomial(n, rng.dirichlet(np.full(len(x), 1.5))) for n in sizes]
+            counts = np.stack(each, axis=1)[place, s]
         else:
             size = rng.integers(700, 1300)
             each = rng.multinomial(size, rng.dirichlet(np.full(len(x), 1.5)))
             yes = rng.binomial(each, rng.uniform(0.1, 0.6, len(x)))
             counts = np.stack([each - yes, yes], axis=1)[place, y]
         cells = np.bincount(cell_of(allowed), counts, minlength=4).astype(int)
-        few, rows = cells < K_MIN, repeated(allowed, counts)
+        few, rows = cells < K_MIN, part(allowed, np.repeat(np.arange(len(counts)), counts))
         if few[:2].sum() != 1 or few[2:].any() or not cells[few].all() or cells[:2].sum() < K_MIN:
             continue
-        order = rng.permutation(len(rows.y))
-        rows = sf.Encoded(*(part[order] for part in rows))
-        table = RuleTable(spec_of(columns), rows, allowed, int(few.argmax()), int(cells[few][0]))
+        rows, cell = part(rows, rng.permutation(len(rows.y))), int(few.argmax())
+        table = RuleTable(spec_of(columns), rows, allowed, cell, int(cells[few][0]))
         (first,) = table.answers.sums(histograms(table.spec.columns, 2))
         with pytest.MonkeyPatch.context() as patch:
             ignore_pairs_of_columns(patch)
@@ -131,10 +127,8 @@ def numbers_left(table, *, rates_of_groups=False):
             f, g = ((level[:, list(edge)] == pair).all(axis=1) for level in levels)
             add(f * members[own] * 1.0, (g * members[cell_of(real)]).sum())
     for members in sums.margins.strata.tilted if rates_of_groups else ():
-        f, g = (
-            smooth_rates(rows, sums.thetas, 2) * members[cell_of(rows), None]
-            for rows in (allowed, real)
-        )
+        f, g = (smooth_rates(rows, sums.thetas, 2) * members[cell_of(rows), None]
+                for rows in (allowed, real))  # fmt: skip
         add(f, g.sum(axis=0))
     f, total, target = np.hstack(functions).T, np.concatenate(rounded), (own == table.cell) * 1.0
     limits = [
@@ -143,13 +137,8 @@ def numbers_left(table, *, rates_of_groups=False):
     ]
     ends = []
     for sign in (1, -1):
-        found = milp(
-            sign * target,
-            integrality=np.ones(len(own)),
-            bounds=Bounds(0, np.inf),
-            constraints=limits,
-            options={"node_limit": NODES, "mip_rel_gap": 0},
-        )
+        found = milp(sign * target, integrality=np.ones(len(own)), bounds=Bounds(0, np.inf),
+                     constraints=limits, options={"node_limit": NODES, "mip_rel_gap": 0})  # fmt: skip
         ends.append(table.size if found.x is None else round(target @ found.x))
     return ends[1] - ends[0] + 1
 
@@ -178,16 +167,3 @@ def test_block_of_a_rule_of_three_columns_for_the_group_may_leave_fewer():
 def test_block_without_a_look_at_pairs_of_columns_would_leave_few_numbers(monkeypatch):
     ignore_pairs_of_columns(monkeypatch)
     assert numbers_left(rule_table("group", 2, 0)) < 10
-
-
-def test_surrogate_does_not_tell_the_pair_of_a_rule():
-    """Paid is who has neither of two things; in town 0 these are 31."""
-    x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 2, float)
-    s, y = np.repeat([0, 1], 4), np.array([1.0, -1, -1, -1] * 2)
-    rows = repeated(sf.Encoded(x, s, y), [31, 87, 93, 207, 120, 248, 255, 559])
-    spec = spec_of(2)
-    surrogate = records.surrogate_of(
-        records.read_sums(TableSums(in_memory(rows), spec), spec), spec
-    )
-    assert surrogate.left_out == ((0, 1.0),)
-    assert set(cell_of(surrogate)) == {0, 2, 3}

@@ -1,14 +1,12 @@
 """The server's questions to sites: whose answers count, and how they are booked."""
 
 import json
-from typing import get_args
 
 import pytest
 from builders import NAMES, InProcess, World
 
 from synthfair.errors import InputError
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
-from synthfair.task.federation_file import CODES, ServerCode
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Answer, make_answer, sha256
 
@@ -96,7 +94,3 @@ def test_key_revoked_is_replaced_and_does_not_count_under_another_name(world, ch
     (keys / "north.pub").write_bytes(public.read_bytes())
     channel.sites["north"].key = world.folder / "north.key"
     assert set(ask(world.federation(channel, revoked=(old,)), least=0)[0]) == {"north"}
-
-
-def test_code_of_every_answer_has_a_meaning():
-    assert set(CODES) == set(get_args(ServerCode))

@@ -108,11 +108,8 @@ def test_question_that_does_not_fit_is_refused(change):
     assert refused(json.dumps(DOCUMENT | change).encode())
 
 
-@pytest.mark.parametrize("job", ["", "..", "a/b", "a.b", "a\n", "a" * 65])
-def test_question_of_a_job_that_could_be_a_path_is_refused(job):
-    assert refused(json.dumps(DOCUMENT | {"job": job}).encode(), job)
-
-
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 10**5, b" " * 200_000])
-def test_question_hostile_is_refused(text):
-    assert refused(text)
+def test_question_hostile_or_of_a_job_that_could_be_a_path_is_refused():
+    for job in ("", "..", "a/b", "a.b", "a\n", "a" * 65):
+        assert refused(json.dumps(DOCUMENT | {"job": job}).encode(), job)
+    for text in (b"", b"{", b"[]", b"\xff", b"[" * 10**5, b" " * 200_000):
+        assert refused(text)
