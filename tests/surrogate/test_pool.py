@@ -16,6 +16,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.release.format import write_release
 from synthfair.server import serve
+from synthfair.server.page import frontier_lines
 from synthfair.server.pooling import filled, make_pool, train_pool
 from synthfair.surrogate import Price
 
@@ -178,12 +179,13 @@ def run(folder, *, tests=("test.csv",), frontier=False, **settings):
 
 def test_server_trains_a_fair_model_and_one_without_a_penalty(folder):
     found = []
-    for rho in (30.0, 0.0):
-        assert run(folder, rho=rho).model.converged
+    for asked in ({"rho": 30.0}, {"max_gap": 0.05}, {"rho": 0.0}):
+        assert run(folder, **asked).model.converged
         found.append(json.loads((folder / "server" / "metrics.json").read_text()))
-    fair, free = found
+    fair, searched, free = found
     for metric, value in fair["without_penalty"].items():
         assert value == pytest.approx(free[metric], abs=1e-4)
+        assert searched["without_penalty"][metric] == pytest.approx(value, abs=1e-4)
         assert free["without_penalty"][metric] == free[metric]
     assert abs(fair["spd"]["value"]) < abs(free["spd"]["value"]) - 0.05
 
@@ -197,6 +199,18 @@ def test_frontier_is_written_with_and_without_test_rows(folder):
     assert np.isnan(run(folder, tests=(), frontier=True).frontier[0].test_gap)
     run(folder, tests=())  # an old run leaves nothing in the folder of a new one
     assert [path.name for path in (folder / "server").iterdir()] == ["model.json"]
+
+
+def test_frontier_has_the_size_of_the_gap_of_test_rows(releases):
+    turned = {name: replace(one, s=1 - one.s) for name, one in releases.items()}
+    pooled = make_pool(turned, SCHEMA, sf.ServerConfig(group_input=True))
+    model, rows = train_pool(pooled, SCHEMA)[0], encode(make_table(400, seed=9), SCHEMA)
+    line = frontier_lines(pooled, model, {"test": rows})[0]
+    selected = model.rows(rows.x, rows.s) @ pooled.problem().solve(line.rho).theta > 0
+    spd = selected[rows.s == 1].mean() - selected[rows.s == 0].mean()
+    assert spd < 0
+    found = line.test_gap, line.test_accuracy
+    assert found == pytest.approx((-spd, np.mean(selected == (rows.y > 0))))
 
 
 @pytest.mark.filterwarnings("error")
