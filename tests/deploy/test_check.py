@@ -210,10 +210,9 @@ def test_root_with_a_second_authority_is_refused(kit, made):
     assert said_of(site, "startup/rootCA.pem", "must be one")
 
 
-@pytest.mark.parametrize(
-    ("name", "missing"),
-    [("sums-a", "sums/sums-a.answers"), ("a", "local/aggregators/sums-b.pub"), ("a", "local")],
-)
+@pytest.mark.parametrize(("name", "missing"), [
+    ("sums-a", "sums/sums-a.answers"), ("a", "local/aggregators/sums-b.pub"), ("a", "local"),
+])  # fmt: skip
 def test_kit_with_a_part_missing_is_refused(kit, name, missing):
     folder = kit(name)
     path = folder / missing

@@ -54,8 +54,7 @@ def test_limits_hold_at_the_border(ledger, claim, beyond, code):
     ({"most_delta": 0.0}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
     ({"least_rows": None}, ("ok", "ok", "ok", "rows", "rows")),
     ({"most_rounds": 0}, ("ok", "ok", "rounds", "ok", "rounds")),
-    ({"most_releases": 0}, ("releases", "ok", "ok", "ok", "ok")),
-    ({"kinds": ()}, ("kind",) * 5),
+    ({"most_releases": 0}, ("releases", "ok", "ok", "ok", "ok")), ({"kinds": ()}, ("kind",) * 5),
 ])  # fmt: skip
 def test_limits_closed_refuse_what_they_are_for_alone(ledger, closed, codes):
     claims = EXACT, PRIVATE, EXACT_ROUND, PRIVATE_ROUND, SEEN_ROUND
@@ -91,10 +90,9 @@ def test_epsilon_needs_a_ledger_with_a_limit(tmp_path):
     assert code_of(EXACT, ALLOWED, ledger) == "ok"
 
 
-@pytest.mark.parametrize(
-    ("claim", "most", "code"),
-    [(EXACT, "most_releases", "releases"), (EXACT_ROUND, "most_rounds", "rounds")],
-)
+@pytest.mark.parametrize(("claim", "most", "code"), [
+    (EXACT, "most_releases", "releases"), (EXACT_ROUND, "most_rounds", "rounds"),
+])  # fmt: skip
 def test_limits_count_what_left_over_all_jobs(tmp_path, claim, most, code):
     """An answer that got lost is asked for again: the same question counts once."""
     ledger, asked, other = Ledger(tmp_path / "ledger"), "a" * 64, "b" * 64
