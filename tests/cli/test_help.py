@@ -50,12 +50,6 @@ def test_help_with_a_method_has_its_settings_alone(method, capsys):
     assert len(shown) <= 20
 
 
-def test_help_names_every_command(capsys):
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert [name for name in ALL if " " not in name and f" {name} " not in shown] == []
-
-
 def test_flags_of_train_are_the_settings_of_its_method():
     assert get_args(Method) == tuple(METHODS)
     words = "train loanapp --output o --method privfairfl_pre --epsilon 1 --no-group-input"

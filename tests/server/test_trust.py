@@ -125,10 +125,8 @@ def test_client_that_claims_many_rows_is_not_pulled_towards_them(surrogates, is_
 
 
 @pytest.mark.parametrize(("attack", "bad", "is_fair"), [
-    (swapped, 2, False),
-    (reversed_labels, 3, False),
-    (reversed_labels, 1, True),
-    (None, 0, False),
+    (swapped, 2, False), (reversed_labels, 3, False),
+    (reversed_labels, 1, True), (None, 0, False),
 ])  # fmt: skip
 def test_clients_that_are_bad_hardly_count(surrogates, attack, bad, is_fair):
     honest = some_pool(5, rows=300) if is_fair else dict([*surrogates.items()][:5])
