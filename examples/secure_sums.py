@@ -1,11 +1,11 @@
-"""A sum whose parts nobody sees, on a real table: ten lenders, two aggregators.
+"""A sum whose parts nobody sees, on a real table: four regions, two aggregators.
 
     pip install '.[secure]'
     python examples/secure_sums.py --output synthfair-secure-demo
 
-Ten lenders train a model together (table loanapp: 1,989 mortgage applications in Boston; label:
-approved; sensitive attribute: white). Then they count applications that it was not trained on by
-group, label and score, and two aggregators sum the counts so that nobody sees a lender's.
+Four regions train a model together (table twoyear: 6,763 young people; label: a wage of at least
+10 dollars an hour; groups: women and men). Then they count people whom it was not trained on by
+group, label and score, and two aggregators sum the counts so that nobody sees a region's.
 Thresholds by group follow from the noisy total. One process makes all keys and plays all parties,
 so this is a simulation, and its guarantee says so. Between organisations the same steps are typed,
 by different people: docs/secure.md.
@@ -29,11 +29,11 @@ from synthfair.report.privacy_words import guarantee_facts
 from synthfair.report.result_tables import decision_tables
 from synthfair.report.text_table import Table
 
-LENDERS, AGGREGATORS = 10, 2
+AGGREGATORS = 2
 
 
 def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) -> None:
-    """Sum counts of ten lenders so that nobody sees a lender's, and choose thresholds by group.
+    """Sum counts of four regions so that nobody sees one's, and choose thresholds by group.
 
     Args:
         output: A new folder to write to.
@@ -43,24 +43,25 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
 
-    # Ten lenders have parts of the table. Every other row of a lender trains the model. The rest
-    # are counted: of rows that a model knows, estimates flatter.
-    table, schema = sf.load_dataset("loanapp")
-    lenders = sf.partition(table, clients=LENDERS, seed=0)
-    write_clients(lenders, schema, output)
-    training = [lender.train.iloc[0::2] for lender in lenders]
-    counted = [lender.train.iloc[1::2] for lender in lenders]
+    # Every other row of a region trains the model. The rest are counted: of rows that a model
+    # knows, estimates flatter.
+    table, schema = sf.load_dataset("twoyear")
+    regions = sf.data.partition_by(table, "region", seed=0)
+    write_clients(regions, schema, output)
+    names = [name.replace(" ", "_") for name in regions]
+    training = [region.train.iloc[0::2] for region in regions.values()]
+    counted = [region.train.iloc[1::2] for region in regions.values()]
 
     # They train a model together, by FedAvg.
     config = sf.TrainConfig(method="fedavg")
-    owners = np.repeat(np.arange(LENDERS), [len(part) for part in training])
+    owners = np.repeat(np.arange(len(names)), [len(part) for part in training])
     rows = sf.encode(pd.concat(training), schema)
     users = sf.federated.make_user_data(rows, owners, schema, config)
     model = sf.federated.train_rounds(users, config).model
     sf.write_model(model, output / "model.json")
 
-    # All make keys: lenders sign with theirs, and encrypt with those of the aggregators.
-    signers = [output / f"client_{i}.key" for i in range(LENDERS)]
+    # All make keys: regions sign with theirs, and encrypt with those of the aggregators.
+    signers = [output / f"client_{name}.key" for name in names]
     clients = [sf.release.make_keys(path)[1] for path in signers]
     keys = [output / f"aggregator_{role}.key" for role in range(AGGREGATORS)]
     aggregators = [sf.secure.make_aggregator_keys(path)[1] for path in keys]
@@ -68,12 +69,12 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     # Somebody plans the task, which is public: what is summed, how private, by whom, of whom.
     what = sf.secure.GroupCounts(
         schema_hash=schema.hash, groups=tuple(map(str, schema.groups)), model=model.sha256,
-        bins=21, epsilon=epsilon, rows_per_client=1000,
+        bins=21, epsilon=epsilon, rows_per_client=2000,
     )  # fmt: skip
-    task = sf.secure.make_task(what, aggregators, clients, least_clients=LENDERS)
+    task = sf.secure.make_task(what, aggregators, clients, least_clients=len(names))
     task.write(output / "task.json")
 
-    # Each lender counts its rows, and writes an encrypted share for each aggregator.
+    # Each region counts its rows, and writes an encrypted share for each aggregator.
     counts = [sf.secure.count_table(what, part, schema, model=model) for part in counted]
     for path, own in zip(signers, counts, strict=True):
         uploads = sf.secure.make_uploads(task, own, sf.release.read_signing_key(path))
@@ -107,7 +108,7 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     caption = f"noise of each of the {noise.size} counts: {each}"
     say(Table(("group", "label", "rows, released", "noise"), totals, caption=caption))
     guarantee = what.guarantee(AGGREGATORS, simulated=True)
-    say(Table.of_facts(guarantee_facts(guarantee) | {"clients": LENDERS}))
+    say(Table.of_facts(guarantee_facts(guarantee) | {"clients": len(names)}))
 
     # A threshold for each group follows from the noisy total.
     chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", 0.02)
@@ -116,7 +117,7 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     say(decision_tables(chosen, histogram))
 
     # What that does to accuracy and to the gap, on test rows.
-    tests = {f"client_{i}": lender.test for i, lender in enumerate(lenders)}
+    tests = {name: region.test for name, region in regions.items()}
     before, after = sf.evaluate(model, tests), sf.evaluate(fair, tests)
     decisions = [
         (name, one.overall["accuracy"].value, one.overall["spd"].value)

@@ -270,11 +270,6 @@ class Evaluation(Metrics):
         """Accuracy of one label for everybody; not-a-number where it is not known."""
         return self.constant_classifier["accuracy"] if self.constant_classifier else math.nan
 
-    @property
-    def rates(self) -> dict[str, Rates]:
-        """Return the rates of the groups that are spoken of: of several groupings, of the first."""
-        return self.groupings[self.groups_by[0]].rates if self.groups_by else self.by_group
-
 
 class MetricsFile(Evaluation):
     """A metrics.json, as a server, ``compare`` or ``train`` writes it.

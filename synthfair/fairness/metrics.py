@@ -140,6 +140,19 @@ class Rates(NamedTuple):
     false_positive_rate: Share
     error_rate: Share
 
+    @property
+    def label_share(self) -> float:
+        """Return the share p of rows with y = +1, of which rates are means; if known.
+
+        The selection rate is p TPR + (1 - p) FPR, and the error rate p (1 - TPR) + (1 - p) FPR.
+        """
+        _, selected, hit, false, wrong = self
+        if np.isnan(hit) or np.isnan(false):  # no rows with one of the labels, or no labels
+            return np.nan if np.isnan(wrong) else float(np.isnan(false))
+        parts = (selected - false, hit - false), (wrong - false, 1 - hit - false)
+        above, below = max(parts, key=lambda part: abs(part[1]))
+        return above / below if below else np.nan
+
 
 def group_rates(rows: Scored) -> list[Rates]:
     """Return the rates of each group, 0 to n_groups - 1."""

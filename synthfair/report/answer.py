@@ -14,6 +14,7 @@ from synthfair.fairness.intervals import (
     difference,
     near_constant,
     ratio_verdict,
+    rows_to_settle,
     size,
     verdict,
 )
@@ -130,7 +131,7 @@ def sentence(
     most = DEFAULT_FAIR_GAP if limit is None else limit
     # As few digits as tell the gap from the limit.
     enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
-    values: dict[str, Any] = {"metric": metric, "run": run, "groups": [*compared_rates(run)]}
+    values: dict[str, Any] = {"metric": metric, "run": run, "groups": [*compared_rates(run)[0]]}
     values["pair"] = furthest(metric, run)
     values |= {"gap": gap, "accuracy": accuracy, "constant": constant}
     values |= {"target": target, "limit": limit, "most": most, "digits": next(enough, 3)}
@@ -149,10 +150,11 @@ def run_sentence(folder: Path) -> str:
     return answer(overview).sentence
 
 
-def compared_rates(run: Evaluation) -> dict[str, Rates]:
-    """Return the rates of the groups that are compared: those with enough rows."""
+def compared_rates(run: Evaluation) -> list[dict[str, Rates]]:
+    """Return the rates of the groups with enough rows, by each grouping that is compared."""
     least = max(run.min_group_rows, MIN_RATE_ROWS if run.groups_by else 0)
-    return {name: of for name, of in run.rates.items() if of.n >= least}
+    groupings = [run.groupings[by].rates for by in run.groups_by] or [run.by_group]
+    return [{name: of for name, of in rates.items() if of.n >= least} for rates in groupings]
 
 
 def furthest(metric: str, run: Evaluation) -> tuple[str, ...]:
@@ -162,19 +164,70 @@ def furthest(metric: str, run: Evaluation) -> tuple[str, ...]:
         metric: one of :data:`RATES_OF`.
         run: the evaluation of a model; of several groupings, groups are those of any.
     """
-    groups = tuple(compared_rates(run))
-    if len(groups) == 2 and len(run.groups_by) < 2:
-        return groups
-    least, found = max(run.min_group_rows, MIN_RATE_ROWS if run.groups_by else 0), {}
-    for rates in [run.groupings[by].rates for by in run.groups_by] or [run.by_group]:
-        for field in _FIELDS[metric]:
-            of = {name: getattr(each, field) for name, each in rates.items() if each.n >= least}
-            ranked = sorted((name for name in of if not isnan(of[name])), key=lambda name: of[name])
-            if len(ranked) > 1:
-                found[ranked[0], ranked[-1]] = of[ranked[-1]] - of[ranked[0]]
+    first, *rest = groupings = compared_rates(run)
+    if len(first) == 2 and not rest:
+        return tuple(first)
+    found = {}
+    for rates, field in ((rates, field) for rates in groupings for field in _FIELDS[metric]):
+        of = {name: getattr(each, field) for name, each in rates.items()}
+        ranked = sorted((name for name in of if not isnan(of[name])), key=lambda name: of[name])
+        if len(ranked) > 1:
+            found[ranked[0], ranked[-1]] = of[ranked[-1]] - of[ranked[0]]
     pair = max(found, key=lambda pair: found[pair], default=())
     gap = abs(run.overall[metric].value) if metric in run.overall else found.get(pair)
     return pair if pair and abs(found[pair] - gap) < 1e-6 else ()  # else a label has too few rows
+
+
+class Advice(NamedTuple):
+    """What to do next with a model.
+
+    Attributes:
+        what: ``use`` it; ask for a smaller ``gap``, or one ``at each client``; collect ``rows``; or
+            ``refuse`` it.
+        group: of which rows are needed most, if any are.
+        rows: how many more test rows of it are needed; 0 if that is not known.
+        of_all: how many of all groups.
+        gap: that could be asked for; 0 if that is not known.
+    """
+
+    what: Literal["use", "gap", "at each client", "rows", "refuse"]
+    group: str = ""
+    rows: int = 0
+    of_all: int = 0
+    gap: float = 0.0
+
+
+def advice(lead: Headline, metric: str, unfair: str | None) -> Advice:
+    """Return what to do next, by the verdict of a report.
+
+    Where the gap is above the limit, a gap is proposed that is smaller than what was asked for by
+    the same factor. Where test rows cannot tell, up to 100 times as many are asked for.
+
+    Args:
+        lead: the report's answer.
+        metric: of the gap.
+        unfair: a warning of clients whose gap is above the limit, if any.
+    """
+    subject, limit = lead.subject, lead.limit
+    run, size_of = subject.runs[0].metrics, subject.gap_size.value
+    groups = {name: of.n for rates in compared_rates(run) for name, of in rates.items() if of.n}
+    few = min(furthest(metric, run) or groups, key=lambda name: groups.get(name, inf), default="")
+    if lead.verdict == "not usable" or near_constant(subject.accuracy, subject.constant):
+        return Advice("refuse")
+    if lead.verdict == "not measured":
+        small = {name: of.n for name, of in run.by_group.items()}
+        few = min(small, key=lambda name: small[name])
+        return Advice("rows", few, max(run.min_group_rows, MIN_RATE_ROWS, small[few]) - small[few])
+    if lead.verdict == "yes":
+        return Advice("at each client" if unfair else "use")
+    of_ratio = subject.asked.min_ratio is not None
+    more = None if of_ratio else rows_to_settle(subject.gap, limit, run.n_test)
+    if lead.verdict == "probably" and (of_ratio or (more and more <= 100 * run.n_test)):
+        n = (more or 0) * groups.get(few, 0) / run.n_test
+        return Advice("rows", few, int(float(f"{n:.1e}")), more or 0)
+    asked = min(subject.asked.max_gap or limit, limit)
+    smaller = float(f"{asked * min(limit / size_of, 0.8):.1g}") if size_of else 0.0
+    return Advice("gap", gap=0.0 if of_ratio else smaller)
 
 
 class Headline(NamedTuple):

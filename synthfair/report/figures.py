@@ -273,7 +273,9 @@ def plot_groups(evaluation: Evaluation) -> Figure:
         shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
         series.append(Series(group, (places + shift).tolist(), metrics))
     labels = [name.replace(" ", "\n") for name in RATE_NAMES.values()]
-    return draw(series, ylabel="rate", ylim=(0, 1), xticks=places, xticklabels=labels)
+    figure = draw(series, ylabel="rate", xticks=places, xticklabels=labels)
+    figure.axes[0].set_ylim(*np.clip(figure.axes[0].get_ylim(), -0.02, 1.02))
+    return figure
 
 
 def plot_tradeoff(

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import synthfair
-from synthfair.fairness.intervals import MIN_RATE_ROWS, rows_to_settle, unfair_clients, verdict
+from synthfair.fairness.intervals import MIN_RATE_ROWS, unfair_clients
 from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.metrics_file import METRICS
 from synthfair.report import figures, result_tables
-from synthfair.report.answer import RATES_OF, SIDES, answer, compared_rates
+from synthfair.report.answer import RATES_OF, advice, answer
 from synthfair.report.results import RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
@@ -84,13 +84,13 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
     gaps, limit = run.client_gaps.get(overview.gap, {}), subject.asked.client_limit
     series, gap = figures.answer_series(lead, overview), f"difference of {RATES_OF[overview.gap]}"
     points = (zip(s.names or [s.name], s.y, s.x, strict=True) for s in series)
+    unfair = unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap)
     return {
         "overview": overview,
         "answer": lead,
-        "more": rows_to_settle(subject.gap, lead.limit, run.n_test),
-        "side": SIDES.get(verdict(subject.gap_size, lead.limit)),
-        "groups": compared_rates(run),
-        "unfair": unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap),
+        "next": advice(lead, overview.gap, unfair),
+        "unfair": unfair,
+        "groups": result_tables.groups_table(run),
         "series": series,
         "points": Table(("model", "accuracy", gap), [*chain(*points)]),
         "table": Table.of(result_tables.overview_records(overview, lead.limit)),

@@ -15,10 +15,9 @@ from synthfair.fairness.intervals import UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import MIN_NORMAL_REPORTS
 from synthfair.metrics_file import Metrics
-from synthfair.report.answer import judged
+from synthfair.report.answer import compared_rates, judged
 from synthfair.report.figures import RATE_NAMES, group_metrics
 from synthfair.report.privacy_words import claim, guarantee_facts, origin_facts, release_facts
-from synthfair.report.results import GAP_OF
 from synthfair.report.text_table import Table
 from synthfair.task.federation_file import CODES, FederationFile
 
@@ -41,6 +40,9 @@ MAX_SHOWN_RELEASES = 20
 
 MAX_SHOWN_GAPS = 300
 """Gaps that are shown on a terminal: those of every two of 25 groups."""
+
+MAX_COMPARED = 10
+"""Groups in the table below a page's verdict; the run's own table has all."""
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -71,7 +73,8 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)
     gaps = [name for name in names if name != "accuracy"]
     groupings = metrics_table("groups by", evaluation.groupings.items(), gaps)
-    clients = metrics_table("test rows of", evaluation.per_client.items(), names, bounds=False)
+    of_client = [name for name in names if name != "covariance"]  # five columns fit a terminal
+    clients = metrics_table("test rows of", evaluation.per_client.items(), of_client, bounds=False)
     return Group(overall, *([groupings] if evaluation.groupings else []), clients)
 
 
@@ -103,17 +106,44 @@ def rates_table(
     return Table(("group", "rows", *RATE_NAMES.values()), lines)
 
 
-def client_gap_table(result: Result, max_gap: float | None) -> Table | None:
-    """Return a table of whether each client's gap is within its limit; None if not measured."""
-    run, gap = result.metrics, GAP_OF[result.settings["notion"][0]]
-    if not run.client_gaps:
-        return None
+def groups_table(run: Evaluation) -> Table:
+    """Return a table of how the groups that are compared are treated, in persons per 100.
+
+    Wrongly refused are rows with the positive label that are not selected, of 100 such rows;
+    wrongly selected those with the other label that are. Of many groups, those that are selected
+    the least and the most.
+    """
+    of = {name: rates for part in compared_rates(run) for name, rates in part.items()}
+    names = sorted(of, key=lambda name: of[name].selection_rate)
+    kept = {*names[: MAX_COMPARED // 2], *names[-MAX_COMPARED // 2 :]}
+    records = []
+    for name, rates in of.items():
+        if name in kept:
+            shares = {"with the label": rates.label_share, "selected": rates.selection_rate}
+            shares["wrongly refused"] = 1 - rates.true_positive_rate
+            shares["wrongly selected"] = rates.false_positive_rate
+            per_100 = {k: None if math.isnan(p) else 100 * p for k, p in shares.items()}
+            records.append({"group": name, "rows": rates.n} | per_100)
+    caption = f"The least and the most selected of {len(of)} groups." * (len(kept) < len(of))
+    few = max((of[name].selection_rate for name in names), default=0) < 0.1
+    return Table.of(records, caption=caption, form=".1f" if few else ".0f")
+
+
+def clients_table(result: Result, max_gap: float | None) -> Table:
+    """Return a table of accuracy and gap over all rows and at each client.
+
+    The intervals of the clients' gaps hold together; a client with too few rows has none.
+    """
+    run, gap = result.metrics, result.gap
     limit = run.asked.client_limit if max_gap is None else max_gap
     gaps = run.client_gaps.get(gap, {})
-    sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
-    rows = [(client, gap_size, verdict(gap_size, limit)) for client, gap_size in sizes.items()]
-    columns = ("test rows of", f"size of the {METRIC_NAMES[gap]}", f"at most {limit:g}?")
-    return Table(columns, rows)
+    of_all = result.metric(gap)
+    rows = [("all clients", run.accuracy, of_all, verdict(size(of_all), limit))]
+    for client, metrics in run.per_client.items():
+        value = getattr(metrics, gap, UNDEFINED).value
+        of_client = gaps.get(client, Metric(value, math.nan, math.nan))
+        rows.append((client, metrics.accuracy, of_client, verdict(size(of_client), limit)))
+    return Table(("test rows of", "accuracy", METRIC_NAMES[gap], f"at most {limit:g}?"), rows)
 
 
 def guarantees_table(run: MetricsFile) -> Table | None:

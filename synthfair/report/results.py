@@ -81,6 +81,11 @@ class Result(NamedTuple):
         return gap_interval(Shares(rate * n, n).of_at_least(self.metrics.min_group_rows))
 
     @property
+    def gap(self) -> str:
+        """Return the name of the metric by which the run's notion of fairness is measured."""
+        return GAP_OF[self.settings["notion"][0]]
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """Return all seeds of the run: of the report, and of the clients."""
         train = [self.metrics.train] if self.metrics.train else []
@@ -272,8 +277,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        gap = GAP_OF[result.settings["notion"][0]]
-        groups.setdefault((result.metrics.schema_hash, gap), []).append(result)
+        groups.setdefault((result.metrics.schema_hash, result.gap), []).append(result)
     return [Overview(*key, _summaries(group, key[1])) for key, group in groups.items()]
 
 

@@ -5,15 +5,19 @@ import re
 
 import numpy as np
 import pytest
+from builders import make_schema
 from report_runs import copied, edited, page_of, tables, write_run
 
 import synthfair as sf
+from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import LabelCounts
-from synthfair.fairness.metrics import Rates
+from synthfair.fairness.metrics import Metric, Rates, Scored
 from synthfair.fairness.target import DEFAULT_FAIR_GAP
 from synthfair.metrics_file import Evaluation, Metrics
-from synthfair.report.answer import answer, one_label, sentence
+from synthfair.report.answer import advice, answer, furthest, one_label, sentence
 from synthfair.report.results import overviews, read_results
+
+NAN = float("nan")
 
 pytestmark = pytest.mark.usefixtures("text_only")
 
@@ -187,8 +191,56 @@ def test_groups_left_out_are_not_among_those_compared(fair):
     assert "town=c (7 rows, 3 of them" in page_of(run)
 
 
-def test_tiles_hold_gap_and_accuracy(plain, fair):
-    text = page_of(plain, fair, max_gap=0.05)
-    gap, accuracy = re.findall(r"<h2>(?:Diff|Acc).*?</h2>(.*?)</section>", text)
-    assert numbers(gap) == [0.03, 0.0, 0.08, 0.05, 0.2]
-    assert numbers(accuracy) == [0.85, 0.83, 0.87, 0.9, 0.7]
+def test_groups_of_the_page_are_counted_per_100(tmp_path):
+    """40 refused and 10 selected without the label; 10 refused and 40 selected with it."""
+    y, score = np.repeat([-1.0, 1.0], 50), np.repeat([-1.0, 1.0, -1.0, 1.0], [40, 10, 10, 40])
+    rows = Scored(np.tile(y, 2), np.r_[score, y], np.repeat([0, 1], 100))
+    run = edited(write_run(tmp_path / "run"), tmp_path / "x", **measured({"a": rows}))
+    ((_, *groups),) = tables(page_of(run), "Who is selected")
+    assert groups == [
+        ("town=a", "100", "50", "50", "20", "20"), ("town=b", "100", "50", "50", "0", "0"),
+    ]  # fmt: skip
+
+
+def measured(scored):
+    return evaluate_scores(scored, schema=make_schema()).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("rates", "share"), [((0.5, 0.8, 0.2, 0.2), 0.5), ((0.5, 0.5, 0.5, 0.5), NAN),
+                         ((0.3, NAN, 0.3, 0.3), 0.0), ((0.3, 0.3, NAN, 0.7), 1.0),
+                         ((0.6, 0.6, 0.6, 0.48), 0.6), ((0.3, NAN, NAN, NAN), NAN)],
+)  # fmt: skip
+def test_label_share_follows_from_the_rates(rates, share):
+    assert Rates(10, *rates).label_share == pytest.approx(share, nan_ok=True)
+
+
+def test_groups_that_differ_most_are_named_of_many():
+    shares = {"a": 0.5, "b": 0.2, "c": 0.9}
+    groups = {name: Rates(100, p, p / 2, 1 - p, 0.1) for name, p in shares.items()}
+    measured = dict.fromkeys(Metrics.model_fields, Metric(0.7, 0.5, 0.8))
+    run = Evaluation.model_construct(by_group=groups, **measured)
+    assert furthest("spd", run) == ("b", "c")
+    assert furthest("equalized_odds_difference", run) == ("c", "b")  # by false positives
+    assert furthest("equal_opportunity_difference", run) == ()  # 0.35 is not what was measured
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"), [
+        ({"spd": (-0.03, -0.08, 0.02)}, ("use", "", 0, 0, 0.0)),
+        ({"spd": (-0.03, -0.12, 0.02)}, ("rows", "town=b", 140, 290, 0.0)),
+        ({"spd": (-0.1, -0.2, 0.02)}, ("gap", "", 0, 0, 0.08)),  # the gap is the limit
+        ({"spd": (0.2, 0.05, 0.35)}, ("gap", "", 0, 0, 0.05)),
+        ({"spd": (0.2, 0.15, 0.25)}, ("gap", "", 0, 0, 0.05)),
+        ({"accuracy": (0.71, 0.6, 0.8)}, ("refuse", "", 0, 0, 0.0)),
+        ({"spd": (None, None, None)}, ("rows", "town=b", 0, 0, 0.0)),
+    ],
+)  # fmt: skip
+def test_next_step_follows_from_the_verdict(fair, changes, what):
+    run = edited(fair, fair, **{name: metric(*values) for name, values in changes.items()})
+    assert advice(asked([run], 0.1), "spd", None) == what
+    assert f'data-next="{what[0]}"' in page_of(run, max_gap=0.1)
+
+
+def test_next_step_is_a_smaller_gap_at_a_client_where_one_is_unfair(fair):
+    assert advice(asked([fair], 0.1), "spd", "unfair at 1").what == "at each client"

@@ -136,6 +136,6 @@ def test_example_runs(tmp_path):
     found = ScoreHistogram.read(tmp_path / "demo" / "histogram.json")
     assert found.origin.guarantees[0].simulated
     assert found.variance == pytest.approx(0.276**2, rel=1e-2)
-    assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained
+    assert abs(found.array().sum() - 2703) < 100  # half of the training rows: the others trained
     with pytest.raises(InputError, match=str(tmp_path / "demo")):
         secure_sums.main(output=tmp_path / "demo")

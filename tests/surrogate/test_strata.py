@@ -25,6 +25,7 @@ BORDERS = {
     "label of k_min": ([20, 80, 30, 300, 400, 600], ALL, [0, 2], [], 2),
     "label below, nobody joins": ([20, 700, 29, 300], [1, 3], [], [0, 2], 0),
     "label of k_min, nobody else": ([20, 700, 30, 300], [0, 1, 2, 3], [0, 2], [], 2),
+    "group below, beside a block": ([20, 9, 20, 80, 90, 300], [2, 3, 4, 5], [2], [0, 1], 2),
     "one group": ([30, 30, 0, 0], [], [], [0, 1], 0),
     "up to the largest with few": ([49, 500, 49, 300, 100, 100], ALL, [0, 2], [], 3),
     # a table of 60 k_min rows has no block, whether the cell counts or not
