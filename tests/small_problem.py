@@ -7,21 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from builders import make_schema, make_table
 
-from synthfair.data.batches import other_inputs
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill.problem import evaluate, make_problem
 from synthfair.distill.solvers import Cholesky, Method, Newton, adam, choose_method
-from synthfair.model import Rows
 from synthfair.release.settings import DistillConfig
-
-
-def make_rows(encoded, *, n_groups, intercept):
-    """Encoded rows as a model sees them, in their order; n_groups is 1 where it is blind."""
-    others = other_inputs(encoded.s, n_groups=n_groups, intercept=intercept)
-    columns = np.concatenate([encoded.x.T, others])
-    columns, s, y = map(jax.device_put, (columns, encoded.s, encoded.y))
-    return Rows(columns.T, s, y)
 
 
 def squared_hinge(margin):
@@ -37,9 +27,9 @@ def mean_gap(scores, rows):
 
 def some_problem(n_groups=2, model=None, custom=None, **settings):
     real = encode(make_table(n_groups=n_groups), make_schema(n_groups))
-    settings = {"n_synthetic": 12 * n_groups, "lambda_x": 0.1, "group_input": True} | settings
-    settings = {"rho_s": 0.7 * settings["group_input"]} | settings
-    config = DistillConfig(**settings)
+    usual = {"n_synthetic": 12 * n_groups, "lambda_x": 0.1, "group_input": True}
+    usual["rho_s"] = 0.7 * settings.get("group_input", True)
+    config = DistillConfig(**usual | settings)
     return make_problem(real, config, n_groups=n_groups, model=model, penalty=custom)
 
 

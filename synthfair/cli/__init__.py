@@ -21,7 +21,7 @@ from cyclopts.help import DefaultFormatter
 
 from synthfair import __version__
 from synthfair.cli.parameters import converted, shown_default
-from synthfair.cli.show import warn
+from synthfair.cli.show import saying, warn
 from synthfair.errors import InputError, printable, reason
 
 __all__ = ["main", "make_app"]
@@ -108,9 +108,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
             return _fail(REFUSED, "error: name a command; --help shows all of them")
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: warn(str(message))
-            run(*bound.args, **bound.kwargs)
+        work = (run.__doc__ or run.__name__).partition("\n")[0].removesuffix(".")
+        given: list[str] = []
+        with saying(f"This takes a while: {work} ..."), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: given.append(str(message))
+            try:
+                run(*bound.args, **bound.kwargs)
+            finally:
+                warn(*given)
         _flush()
     except (InputError, CycloptsError) as error:
         flags = [f" (--{name.replace('_', '-')})" for name in getattr(error, "arguments", ())]

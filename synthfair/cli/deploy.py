@@ -136,7 +136,7 @@ def job(project: Path, /, *, output: Path) -> None:
     from synthfair.deploy.project import read_project, write_jobs
 
     for folder in write_jobs(read_project(project), output):
-        say(str(folder))
+        say(str(folder), whole=True)
 
 
 @deploy.command

@@ -131,7 +131,7 @@ def split(
     rows, table_schema = labelled_table(table, schema, sensitive, check=True)
     parts = split_rule.apply(rows, table_schema, seed=seed)
     for path in write_clients(parts, table_schema, output, force=force):
-        say(str(path))
+        say(str(path), whole=True)
     warn(split_rule.left_out_warning(rows, parts))
 
 
@@ -245,7 +245,7 @@ def merge(*drafts: Path, output: Path, force: Force = False) -> None:
         lines = changes(document, merged)
         say(f"{site}: " + ("as it is" if not lines else f"{len(lines)} changes"))
         for line in lines:
-            say(f"  {line}")
+            say(f"  {line}", whole=True)
     kind = "a draft; review its 'draft' block, then delete it" if "draft" in merged else "merged"
     say(f"{output}: {kind}")
     say(f"hash of the schema: {agreed.hash}")

@@ -76,9 +76,10 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
     for title, config, keys in groups:
         for key in keys:
             field = config.model_fields[key]
+            bases = (getattr(base, "model_fields", {}).get(key) for base in config.__mro__)
             parameter = Parameter(
                 group=panels[title],
-                help=field.description,
+                help=next((of.description for of in bases if of and of.description), None),
                 show_default=shown_default(field.default) or False,
                 negative=None if field.annotation is bool else (),
             )

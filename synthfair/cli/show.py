@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
-from rich.text import Text
 
 from synthfair.errors import printable
 
@@ -18,31 +20,72 @@ if TYPE_CHECKING:
     from synthfair.distill.problem import StepRecord
 
 
+_VARYING = re.compile(r"^\S+: |'[^']*'|[\d.,]*\d")
+"""What may differ between warnings of one kind: the file, names in quotes, numbers."""
+
+_drawn = threading.Event()
+"""Set where a bar says what a command does."""
+
+
 class _Output(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # rich would end the process
 
 
-def say(result: RenderableType) -> None:
-    """Print a result; a sentence is not broken, as it may hold a path."""
-    result = printable(result) if isinstance(result, str) else result
-    _Output().print(result, highlight=False, markup=False, soft_wrap=isinstance(result, str))
+def say(result: RenderableType, *, whole: bool = False) -> None:
+    """Print a result; sentences are broken between words, but a path or command may be whole."""
+    console = _Output()
+    if isinstance(result, str):
+        result = printable(result) if whole else _filled(result, console.width)
+    console.print(result, highlight=False, markup=False, soft_wrap=isinstance(result, str))
+
+
+def _filled(text: str, width: int) -> str:
+    """Return lines that are broken between words; a word that is longer stays whole."""
+    lines = printable(text).splitlines()
+    breaks = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(breaks.fill, lines))
 
 
 def warn(*messages: str | None) -> None:
-    """Print warnings on standard error, of those that there are."""
+    """Print warnings on standard error, of those that there are: of each kind one, and how many."""
+    console, kinds = Console(stderr=True), dict[str, list[str]]()
     for message in filter(None, messages):
-        text = f"warning: {printable(message)}"
-        Console(stderr=True).print(text, highlight=False, markup=False, style="yellow")
+        kinds.setdefault(_VARYING.sub("", message), []).append(message)
+    for first, *others in kinds.values():
+        names = [" ".join(re.findall(r"^\S+(?=: )|'[^']*'", other)[:2]) for other in others]
+        of = f": {', '.join(dict.fromkeys(names))}" if all(names) else ""
+        more = f" ({len(others)} more such warnings{of})" if others else ""
+        text = _filled(f"warning: {first}{more}", console.width)
+        console.print(text, highlight=False, markup=False, style="yellow", soft_wrap=True)
+
+
+@contextmanager
+def saying(words: str, after: float = 3.0) -> Iterator[None]:
+    """Say on standard error what is done, once that has taken some seconds and no bar says it."""
+    console = Console(stderr=True)
+
+    def tell() -> None:
+        if not _drawn.is_set():
+            console.print(_filled(words, console.width), highlight=False, markup=False)
+
+    _drawn.clear()
+    timer = threading.Timer(after, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def conclude(sentence: str | None, files: Iterable[object], following: str) -> None:
     """Say how a command ends: the report's sentence, the files written, and the next command."""
     if sentence:
-        say(Text(printable(sentence)))  # broken between words
+        say(sentence)
     if names := ", ".join(map(str, files)):
         say(f"Wrote {names}.")
-    say(f"Next: {following}")
+    say(f"Next: {following}", whole=True)
 
 
 def command(*words: object) -> str:
@@ -70,7 +113,10 @@ def stage_bar(title: str = "starting") -> Iterator[Callable[[str], None]]:
 
     stage = TextColumn("{task.description}", markup=False)
     columns = SpinnerColumn(), stage, TimeElapsedColumn()
-    with Progress(*columns, console=terminal(), transient=True) as bar:
+    console = terminal()
+    if not console.quiet:
+        _drawn.set()
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda stage: bar.update(task, description=stage)
 

@@ -52,14 +52,6 @@ def command(argv: Sequence[str]) -> Callable[..., None]:
         page.__doc__ = (inspect.getdoc(groups[0][1]) or "").split("\n\n")[0]
         return with_settings(*groups)(page)
 
-    if is_help and method:
-
-        def page(**settings: Any) -> None:
-            del settings
-
-        page.__doc__ = (METHODS[method].__doc__ or "").split("\n\n")[0]
-        return with_settings(*groups)(page)
-
     @with_settings(*groups)
     @wraps(train)
     def run(*args: Any, **given: Any) -> None:

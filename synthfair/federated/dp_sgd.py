@@ -96,7 +96,7 @@ class NoisySteps(Averaging, Private):
 
 
 class DpSgd(NoisySteps):
-    """A method of noisy steps by themselves; rows may have weights."""
+    """The method DP-SGD: noisy steps on each client's rows, averaged; rows may have weights."""
 
     method: Literal["dp_sgd"] = "dp_sgd"
 

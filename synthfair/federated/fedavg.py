@@ -161,7 +161,9 @@ class FedAvgRecord(NamedTuple):
 
 
 class FedAvg(Moving, InCohorts):
-    """The minimum of the users' mean loss + ridge + rho penalty, each on its own rows.
+    """The method federated averaging: users train on their own rows, and the mean is sent back.
+
+    They minimise their loss + ridge + rho penalty.
 
     Users count by their rows, unless what they send is clipped: then they count alike, and the sum
     of their changes is divided by the expected number of users, which no single user changes.

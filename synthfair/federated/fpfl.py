@@ -278,7 +278,7 @@ class FedSgd(GradientSteps):
 
 
 class Fpfl(GradientSteps):
-    """The modified method of differential multipliers on cohorts.
+    """The method FPFL: a step a round on the rows of a cohort, under fairness constraints.
 
     Example:
         >>> import synthfair as sf
@@ -297,7 +297,7 @@ class Fpfl(GradientSteps):
 
 
 class Mmdm(GradientSteps):
-    """The same method with all rows in one place; it is never private."""
+    """The method FPFL with all rows in one place; it is never private."""
 
     method: Literal["mmdm"] = "mmdm"
 

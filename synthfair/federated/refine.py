@@ -31,7 +31,7 @@ from synthfair.trained import read_model
 
 
 class Refine(NewtonSteps, InCohorts):
-    """The minimum of loss + rho penalty + ridge over all clients' rows together.
+    """The method refine: Newton's method on exact sums, to the optimum of all clients' rows.
 
         F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
 

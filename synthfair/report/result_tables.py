@@ -73,7 +73,8 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)
     gaps = [name for name in names if name != "accuracy"]
     groupings = metrics_table("groups by", evaluation.groupings.items(), gaps)
-    clients = metrics_table("test rows of", evaluation.per_client.items(), names, bounds=False)
+    of_client = [name for name in names if name != "covariance"]  # five columns fit a terminal
+    clients = metrics_table("test rows of", evaluation.per_client.items(), of_client, bounds=False)
     return Group(overall, *([groupings] if evaluation.groupings else []), clients)
 
 

@@ -34,12 +34,10 @@ def folder(tmp_path, monkeypatch):
     (None, DONE, ""),
     (OSError(28, "No space left on device", "r.parquet"), FAILED, "error: r.parquet: No space"),
     (InputError("schema.json: label: missing"), REFUSED, "error: schema.json: label: missing"),
-    (InputError("r.parquet: exists", "force", "k_min"), REFUSED,
-     "error: r.parquet: exists (--force) (--k-min)"),
+    (InputError("r: exists", "force", "k_min"), REFUSED, "error: r: exists (--force) (--k-min)"),
     (EOFError(), REFUSED, "error: no release"),
     (KeyboardInterrupt(), INTERRUPTED, "interrupted"),
-    (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
-     "interrupted: the checkpoint holds step 5"),
+    (KeyboardInterrupt("at step 5"), INTERRUPTED, "interrupted: at step 5"),
 ])  # fmt: skip
 def test_end_has_its_code_and_one_line(error, code, said, capsys, monkeypatch):
     def keygen():

@@ -15,13 +15,10 @@ NOTE = 'a "quoted"\nnote, of two lines'
 TABLE = make_table(n=50).assign(note=[NOTE] * 25 + ["plain"] * 25, who=[f"0{i}" for i in range(50)])
 IGNORED = some_model().schema_.model_copy(update={"ignored": ("note", "who")})
 MODEL = some_model().model_copy(update={"schema_": IGNORED})
-BLIND = MODEL.model_copy(
-    update={
-        "group_input": False,
-        "inputs": tuple(name for name in MODEL.inputs if name != "town=b"),
-        "theta": MODEL.theta[:-2] + MODEL.theta[-1:],
-    }
-)
+INPUTS = tuple(name for name in MODEL.inputs if name != "town=b")
+BLIND = MODEL.model_copy(update={
+    "group_input": False, "inputs": INPUTS, "theta": MODEL.theta[:-2] + MODEL.theta[-1:]
+})  # fmt: skip
 
 
 @pytest.fixture

@@ -1,29 +1,27 @@
 """Settings in files and flags."""
 
 import pytest
-from pydantic import ValidationError
 
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 from synthfair.federated import METHODS, TrainConfig
 from synthfair.release.settings import SurrogateConfig, load_release_config
-from synthfair.server.settings import ServerConfig
 from synthfair.settings import load_settings
 
 
 @pytest.fixture
-def config_file(tmp_path):
-    """A function that writes a configuration."""
+def load(tmp_path):
+    """A function that writes a configuration, and reads it with flags."""
 
-    def write(text):
+    def write(text, **flags):
         (tmp_path / "c.toml").write_text(text)
-        return tmp_path / "c.toml"
+        return load_release_config(tmp_path / "c.toml", **flags)
 
     return write
 
 
-def test_flags_override_the_file(config_file):
-    config = load_release_config(config_file('rho_o = 3\nlabels = "copy"'), rho_o=None, steps=7)
+def test_flags_override_the_file(load):
+    config = load('rho_o = 3\nlabels = "copy"', rho_o=None, steps=7)
     assert (config.rho_o, config.labels, config.steps) == (3.0, "copy", 7)
 
 
@@ -46,24 +44,18 @@ def test_configs_of_the_project_are_valid(path):
     ("a = " + "[" * 100_000, {}, "c.toml: not TOML"),
     ("rho_s = 1", {"rho_o": -1.0}, "flags: rho_o"),
     ('release = "surrogate"', {"rho_o": 1.0}, "rho_o: not read"),
+    ("", {"k_min": 100}, "flags: k_min"),
+    ("epsilon = 1\ndelta = 1e-6\nk_min = 4", {}, "k_min: .*5"),
+    ("epsilon = 1\ndelta = 1e-6", {"without_epsilon": True}, "c.toml: without_epsilon, epsilon"),
 ])  # fmt: skip
-def test_settings_refused_name_file_key_and_value(config_file, text, flags, named):
+def test_settings_refused_name_file_key_and_value(load, text, flags, named):
     with pytest.raises(InputError, match=named):
-        load_release_config(config_file(text), **flags)
+        load(text, **flags)
 
 
-def test_settings_of_surrogates_are_in_both_kinds(config_file):
-    file = config_file('release = "surrogate"\nk_min = 20\n')
-    assert load_release_config(file) == SurrogateConfig(k_min=20)
+def test_settings_of_surrogates_are_in_both_kinds(load):
+    assert load('release = "surrogate"\nk_min = 20') == SurrogateConfig(k_min=20)
     assert load_release_config(None, k_min=30, epsilon=1.0, delta=1e-6).records.k_min == 30
-
-
-@pytest.mark.parametrize("settings", [{}, {"rho": 3.0}, {"max_gap": 0.1}])
-def test_settings_are_frozen_and_read_again_as_they_were_written(settings):
-    asked = ServerConfig(**settings)
-    assert ServerConfig.model_validate_json(asked.model_dump_json()) == asked
-    with pytest.raises(ValidationError, match="frozen"):
-        asked.rho = 3
 
 
 @pytest.mark.parametrize("method", METHODS)

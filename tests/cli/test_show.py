@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
@@ -34,6 +35,34 @@ def test_bar_shows_what_is_done_and_is_gone_at_the_end(terminal):
         assert words in shown(terminal.getvalue())
     last = terminal.getvalue().rsplit("\x1b[2K", 1)[-1]  # which clears a line
     assert shown(last) == ""
+
+
+def test_warnings_of_one_kind_are_one_and_sentences_are_wrapped(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = [f"a.csv: column '{name}': 7.5% of the values lie outside" for name in "bcd"]
+    path = "/" + "long" * 30
+    show.warn(*columns, None, "another")
+    show.say(f"{'word ' * 20}{path}")
+    show.conclude(None, [], f"{'word ' * 20}{path}")
+    found = capsys.readouterr()
+    *first, last = found.err.split("warning: ")[1:]
+    assert " ".join(" ".join(first).split()).startswith(columns[0])
+    assert re.findall(r"\b2\b|'\w'", first[0]) == ["'b'", "2", "'c'", "'d'"]
+    assert last == "another\n"
+    said, end, following, _ = found.out.rsplit("\n", 3)
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert end == path
+    assert following == f"Next: {'word ' * 20}{path}"
+
+
+def test_command_that_takes_long_says_what_it_does(capsys, terminal):
+    with show.saying("Pool the files ...", after=0.0):
+        time.sleep(0.2)
+    with show.saying("nothing", after=5.0):
+        pass
+    with show.saying("nothing", after=0.1), show.stage_bar("a bar"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "Pool the files ...\n"
 
 
 def test_bar_in_a_log_is_not_drawn(capsys):

@@ -9,7 +9,6 @@ import numpy as np
 import optax
 import pytest
 from builders import SCHEMA, SCHEMA_OF_3, make_table
-from scipy.spatial import KDTree
 from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
@@ -52,10 +51,9 @@ def test_distillation_says_whether_both_problems_converged(settings, inner, oute
     assert found.converged == (inner and outer is True)
 
 
-def test_distillation_by_any_optimizer_of_optax_reaches_the_same():
-    usual, other = distil(steps=1000), distil(steps=1000, optimizer=optax.adabelief(0.01))
-    assert other.converged
-    assert other.reached.objective == pytest.approx(usual.reached.objective, rel=1e-4)
+def test_distillation_steps_are_those_of_the_optimizer_given():
+    objective = distil(optimizer=optax.sgd(0.0)).history.objective
+    np.testing.assert_allclose(objective, objective[0], rtol=1e-6)
 
 
 def test_distillation_of_nearly_as_many_rows_shares_a_compilation(compilations):
@@ -96,7 +94,6 @@ def test_groups_in_another_code_give_the_same_bytes_unless_they_are_read(tmp_pat
 def test_groups_do_not_change_a_decision_unless_they_are_read(reads):
     other = TABLE.assign(town=TABLE.town.map({"a": "b", "b": "a"}))
     model = sf.pool_and_train([distil(group_input=reads)], SCHEMA)
-    assert ("town=b" in model.inputs) == reads
     assert len(model.theta) == len(SCHEMA.encoded_names) + 1 + reads
     scores = [model.scores(*encode(table, SCHEMA)[:2]) for table in (TABLE, other)]
     assert np.array_equal(*scores) != reads
@@ -151,31 +148,24 @@ def test_model_of_ones_own_may_have_params_of_any_pytree_and_a_hessian():
 # Whether a penalty leaves a model that is of use
 
 
-def test_baseline_compares_the_model_with_one_without_a_penalty_and_the_majority(tmp_path):
-    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
-    TABLE.to_csv(tmp_path / "rows.csv", index=False)
-    paths = tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "r.parquet"
+def test_baseline_compares_the_model_with_one_without_a_penalty_and_the_majority(paths):
+    TABLE.to_csv(paths[0], index=False)
     made, _ = distill_file(*paths, DistillConfig(n_synthetic=24, steps=60, rho_o=30.0))
     x, s, y = encode(TABLE, SCHEMA)
     a = np.column_stack([x, np.ones(len(y))])
     ridge = made.config.lambda_theta / a.shape[1] ** 2
     reference = LogisticRegression(C=1 / (ridge * len(y)), fit_intercept=False, max_iter=10_000)
-    decided = [
-        sf.pool_and_train([made], SCHEMA).scores(x, s) > 0,
-        reference.fit(a, y).predict(a) > 0,
-    ]
+    model = sf.pool_and_train([made], SCHEMA)
+    decided = [model.scores(x, s) > 0, reference.fit(a, y).predict(a) > 0]
     gaps = [abs(each[s == 1].mean() - each[s == 0].mean()) for each in decided]
     expected = np.mean(decided[0] == (y > 0)), gaps[0], max(np.mean(y > 0), np.mean(y < 0)), gaps[1]
     assert tuple(made.baseline) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "gap", "named"), [(0.8, 0.1, ""), (0.8, 0.4, "0.400.*0.300"), (0.7, 0.1, "0.700")]
-)
-def test_baseline_that_is_better_is_warned_of_with_its_values(accuracy, gap, named):
-    made = distil(steps=1000)
-    made = made._replace(baseline=Baseline(accuracy, gap, majority=0.7, plain_gap=0.3))
-    assert re.fullmatch(f".*{named}.*" if named else "", "".join(fit_warnings(made)))
+@pytest.mark.parametrize(("gap", "warned"), [(0.1, ""), (0.4, ".*0.400.*0.300.*")])
+def test_baseline_that_is_better_is_warned_of_with_its_values(gap, warned):
+    made = distil(steps=1000)._replace(baseline=Baseline(0.8, gap, majority=0.7, plain_gap=0.3))
+    assert re.fullmatch(warned, "".join(fit_warnings(made)))
 
 
 # Copies of real rows
@@ -187,9 +177,8 @@ def checked(x, y=None, *, rows=ROWS, **settings):
     header = make_header(config, SCHEMA, model=sf.LinearModel(), penalty=sf.CovariancePenalty())
     y = np.random.default_rng(1).choice([-1.0, 1.0], len(x)) if y is None else y
     release = Release(header, np.rint(x / FEATURE_GRID) * FEATURE_GRID, np.zeros(len(x), int), y)
-    check_copies(
-        distil()._replace(release=release), ReadRows(in_content_order(rows), ""), Run("out.parquet")
-    )
+    read = ReadRows(in_content_order(rows), "")
+    check_copies(distil()._replace(release=release), read, Run("out.parquet"))
 
 
 def uniform(n=200, seed=0, d=ROWS.x.shape[1]):
@@ -220,10 +209,3 @@ def test_copies_of_the_labels_in_order_are_refused_unless_they_are_asked_for():
     with pytest.raises(InputError, match="labels"):
         checked(uniform(700), real.y)
     checked(uniform(700), real.y, labels="copy")
-
-
-def test_rows_drawn_at_random_are_as_far_away_as_distilled_ones():
-    """A distance to the closest real row says nothing of what a release gives away."""
-    far = KDTree(ROWS.x).query(uniform())[0].min()
-    made = distil(make_table(700), n_synthetic=200, steps=20).release
-    assert far > 0.8 * KDTree(ROWS.x).query(made.x)[0].min()

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table
+from builders import SCHEMA, TABLE
 from conftest import silent
 from small_problem import mean_gap, squared_hinge
 
@@ -19,17 +19,9 @@ from synthfair.release.format import read_release
 from synthfair.surrogate.sums import TableSums
 from synthfair.task.protocol import Run
 
-TABLE = make_table(600)
 BUDGET = {"epsilon": 4.0, "delta": 1e-5}
 FEW = {"n_synthetic": 24, "steps": 20}
 CONFIG = sf.DistillConfig(**FEW, **BUDGET, k_min=5)
-
-
-@pytest.fixture
-def paths(tmp_path):
-    TABLE.to_csv(tmp_path / "rows.csv", index=False)
-    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
-    return tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "out.parquet"
 
 
 @pytest.fixture
@@ -81,7 +73,7 @@ def test_private_release_of_a_basis_measures_the_columns_of_the_table():
     with pytest.raises(InputError, match="schema.plain"):
         sf.distill_table(encode(TABLE, schema), schema, CONFIG)
     with pytest.raises(InputError, match="weights"):
-        sf.distill_table(TABLE, SCHEMA, CONFIG, weight=np.ones(600))
+        sf.distill_table(TABLE, SCHEMA, CONFIG, weight=np.ones(len(TABLE)))
 
 
 def test_records_have_the_guarantee_and_are_bought_once_for_every_release(

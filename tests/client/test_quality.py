@@ -1,5 +1,7 @@
 """How good a release is on the rows for which it stands."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import SCHEMA, TABLE, make_table, some_release
@@ -15,30 +17,32 @@ from synthfair.errors import InputError
 
 @pytest.fixture(scope="module")
 def surrogate():
-    return sf.distill_table(
-        TABLE, SCHEMA, sf.SurrogateConfig(k_min=5, without_epsilon=True)
-    ).release
+    return sf.distill_table(TABLE, SCHEMA, sf.SurrogateConfig(k_min=5)).release
 
 
 def test_quality_by_column_is_the_share_of_rows_elsewhere(surrogate):
     quality = release_quality(surrogate, TABLE, SCHEMA)
     assert max(quality.distances.values()) < 0.1
-    home = TABLE["home"].value_counts(dropna=False)
-    real, _ = quality.columns["home"]
-    np.testing.assert_allclose(real, [home["own"] / 400, home["rent"] / 400, home["other"] / 400,
-                                      home[None] / 400])  # fmt: skip
+    home = TABLE["home"].value_counts(dropna=False, normalize=True)
+    np.testing.assert_allclose(quality.columns["home"][0], home[["own", "rent", "other", None]])
     moved = TABLE.assign(home="own", age=np.nan, income=TABLE["income"] / 2)
     distances = release_quality(surrogate, moved, SCHEMA).distances
-    assert distances["home"] == pytest.approx(1 - home["own"] / 400, abs=0.03)
+    assert distances["home"] == pytest.approx(1 - home["own"], abs=0.03)
     assert distances["age"] > 0.8
     assert distances["income"] == pytest.approx(0.5, abs=0.07)
+
+
+def test_quality_counts_a_record_by_its_weight(surrogate):
+    owns = surrogate.x[:, [*SCHEMA.features].index("home")] == 0
+    weighted = replace(surrogate, weight=np.where(owns, surrogate.weight, 0.0))
+    _, shares = release_quality(weighted, TABLE, SCHEMA).columns["home"]
+    np.testing.assert_allclose(shares, [1, 0, 0, 0], atol=1e-12)
 
 
 def test_quality_of_the_model_is_loss_and_gap_beside_those_of_the_rows(surrogate):
     quality = release_quality(surrogate, TABLE, SCHEMA)
     x, s, y = encode(TABLE, SCHEMA)
-    own = LogisticRegression(tol=1e-8, max_iter=1000).fit(x, y)
-    scores = own.decision_function(x)
+    scores = LogisticRegression(tol=1e-8, max_iter=1000).fit(x, y).decision_function(x)
     assert quality.real.loss == pytest.approx(np.logaddexp(0, -y * scores).mean(), rel=1e-4)
     gap = np.mean(scores[s == 1] > 0) - np.mean(scores[s == 0] > 0)
     assert quality.real.gap == pytest.approx(gap, abs=0.01)
@@ -56,15 +60,12 @@ def test_quality_of_another_schema_is_refused():
         release_quality(some_release(), make_table(30, n_groups=3), additive())
 
 
-def test_quality_by_command_is_printed_and_drawn(surrogate, tmp_path, capsys):
+def test_quality_by_command_is_printed_and_drawn(surrogate, paths, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    sf.write_release(surrogate, tmp_path / "r.parquet")
-    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
-    TABLE.to_csv(tmp_path / "t.csv", index=False)
-    argv = ["inspect", f"{tmp_path}/r.parquet", "--data", f"{tmp_path}/t.csv"]
+    sf.write_release(surrogate, paths[2])
+    argv = ["inspect", str(paths[2]), "--data", str(paths[0])]
     assert main(argv) == 2
-    argv += ["--schema", f"{tmp_path}/schema.json", "--plot", f"{tmp_path}/plot.svg"]
-    assert main(argv) == 0
+    assert main([*argv, "--schema", str(paths[1]), "--plot", f"{tmp_path}/plot.svg"]) == 0
     quality = release_quality(surrogate, TABLE, SCHEMA)
     assert f"loss {quality.released.loss:.3f}" in " ".join(capsys.readouterr().out.split())
     assert "income" in (tmp_path / "plot.svg").read_text()

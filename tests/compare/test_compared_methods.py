@@ -117,10 +117,10 @@ def test_exponentiated_gradient_lowers_the_gap(clients):
     assert fair.overall["accuracy"].value > fair.constant_accuracy
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["single_shot", "surrogate", "refine", "central", "exponentiated_gradient", "fpfl"],
-)
+METHODS = "single_shot", "surrogate", "refine", "central", "exponentiated_gradient", "fpfl"
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_test_rows_decide_nothing_and_groups_only_where_asked(method, clients, shared):
     part, rounds = clients.test[0], {"rounds": 20}
     other = clients._replace(test=(part, Encoded(part.x, 1 - part.s, -part.y)))

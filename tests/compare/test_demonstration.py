@@ -65,9 +65,7 @@ def test_readme_quotes_the_answer_of_the_demonstration(demonstration, monkeypatc
     assert (folder / "report.html").exists()
 
 
-def test_demonstration_writes_to_its_own_folder_anew_and_to_no_other(
-    demonstration, tmp_path, monkeypatch
-):
+def test_demonstration_writes_to_its_own_folder_alone(demonstration, tmp_path, monkeypatch):
     """It gets as far as reading the table."""
     monkeypatch.delattr("synthfair.compare.demonstration.load_dataset")
     (tmp_path / "mine.csv").touch()

@@ -67,9 +67,19 @@ def test_gap_that_is_reported_is_the_largest_of_those_asked_for(by):
     gaps = {name: gap_of(score > 0, columns) for name, columns in COLUMNS.items()}
     wanted = max(gaps[name] for name in by or ("town x home",))
     assert abs(found.overall["spd"].value) == pytest.approx(wanted)
+    assert abs(found.client_gaps["spd"]["all"].value) == pytest.approx(wanted)
     for name, gap in gaps.items():
         assert abs(found.groupings[name].spd.value) == pytest.approx(gap)
         assert sum(rates.n for rates in found.groupings[name].rates.values()) == 600
+
+
+def test_gap_that_is_reported_leaves_out_combinations_with_few_rows():
+    few = np.delete(np.arange(600), np.flatnonzero(ROWS.s == 5)[7:])
+    y, s, score = ROWS.y[few], ROWS.s[few], np.random.default_rng(0).normal(size=len(few))
+    score[s == 5] = 9.0
+    rows, config = {"all": Scored(y, score, s, 6)}, sf.ServerConfig(resamples=2)
+    found = evaluate_scores(rows, config, schema=SCHEMA).overall["spd"]
+    assert found.value == pytest.approx(np.ptp([(score[s == g] > 0).mean() for g in range(5)]))
 
 
 @pytest.mark.parametrize("by", [BOTH, None])

@@ -66,6 +66,24 @@ def test_merge_ignores_a_column_that_a_site_lacks():
     assert "b" in merged["draft"]["to_review"]["age"]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_merge_allows_what_some_site_allows(order):
+    """Of two splines, that of fewer pieces; its ends are the bounds of all."""
+    ages = [
+        {"lower": 0.0, "upper": 80.0, "missing": "refuse", "out_of_range": "refuse"},
+        {"lower": -10.0, "upper": 50.0, "missing": "category", "out_of_range": "clip"},
+    ]
+    for age, knots in zip(ages, ([0.0, 30.0, 80.0], [-10.0, 10.0, 20.0, 50.0]), strict=True):
+        age["basis"] = {"kind": "spline", "knots": knots}
+    sites = {
+        str(i): DRAFTS[2] | {"columns": DRAFTS[2]["columns"] | {"age": {"kind": "numeric"} | age}}
+        for i, age in enumerate(ages[::order])
+    }
+    age = merge_schemas(sites)[1].columns["age"]
+    assert (age.lower, age.upper, age.missing, age.out_of_range) == (-10, 80, "category", "clip")
+    assert age.basis.knots == (-10, 30, 80)
+
+
 AGE = {"kind": "categorical", "categories": ["old", "young"]}
 
 

@@ -16,6 +16,8 @@ WIDER = with_column(SCHEMA, "age", upper=120.0)
 REFUSES = with_column(SCHEMA, "age", missing="refuse")
 LISTED = with_column(SCHEMA, "home", unlisted="other")
 STEPS = with_column(SCHEMA, "age", basis=Steps(edges=(50.0,)))
+LATER = with_column(SCHEMA, "paid", categories=("no", "later", "yes"))
+LATE_IS_PAID = LATER.model_copy(update={"positive": ("later", "yes")})
 SURROGATE = sf.SurrogateConfig(k_min=10)
 
 
@@ -32,7 +34,8 @@ def with_first(schema, *first):
     (LISTED, LISTED, True), (LISTED, SCHEMA, False),
     (LISTED, with_column(GROWN, "home", unlisted="other"), False),
     (SCHEMA, SCHEMA.model_copy(update={"positive": "no"}), False),
-    (SCHEMA, with_column(SCHEMA, "paid", categories=("no", "later", "yes")), True),
+    (SCHEMA, LATER, True), (SCHEMA, LATE_IS_PAID, True),
+    (LATER, LATE_IS_PAID, False), (LATE_IS_PAID, LATER, False),
     (SCHEMA, SCHEMA.model_copy(update={"name": "x", "missing_values": ("?",)}), True),
     (with_column(SCHEMA, "home", missing="refuse").with_sensitive("home"), SCHEMA, False),
 ])  # fmt: skip

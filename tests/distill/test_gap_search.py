@@ -21,11 +21,11 @@ def gap_of_release(release, table, schema, strata):
     rows = sf.encode(table, schema)
     model = sf.pool_and_train({"only": release}, schema)
     decided = np.where(model.scores(rows.x, rows.s) > 0, 1, -1)
-    masks = [np.isin(rows.y, labels) for labels in strata]
-    return max(
-        abs(statistical_parity_difference(None, decided[mask], sensitive_features=rows.s[mask]))
-        for mask in masks
-    )
+    gaps = [
+        statistical_parity_difference(None, decided[mask], sensitive_features=rows.s[mask])
+        for mask in (np.isin(rows.y, labels) for labels in strata)
+    ]
+    return max(map(abs, gaps))
 
 
 @pytest.mark.parametrize(("notion", "strata", "wanted", "group_input", "n_groups"), [

@@ -63,17 +63,6 @@ def optimum(pooled, loss, rho=0.0):
     return theta
 
 
-def test_own_penalty_is_lowered_by_distillation():
-    x, s, _ = sf.encode(TABLES[0], SCHEMA)
-    gaps = []
-    for rho_o in (QUICK.rho_o, 0.0):
-        config = QUICK.replace(rho_o=rho_o)
-        made = sf.distill_table(TABLES[0], SCHEMA, config, penalty=mean_score_gap)
-        scores = sf.pool_and_train([made], SCHEMA).scores(x, s)
-        gaps.append(abs(gap_of(scores, s, np.ones(len(s)))))
-    assert gaps[0] < 0.3 * gaps[1]
-
-
 def test_own_penalty_of_server_and_estimator_has_the_optimum_of_scipy(records):
     asked = sf.ServerConfig(rho=10.0)
     model = sf.pool_and_train(records, SCHEMA, asked, penalty=mean_score_gap)

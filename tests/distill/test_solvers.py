@@ -7,15 +7,9 @@ import pytest
 import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 
+from synthfair.distill import solvers
 from synthfair.distill.losses import regularized_loss
-from synthfair.distill.solvers import (
-    Cholesky,
-    ConjugateGradient,
-    Function,
-    Lbfgs,
-    Newton,
-    train,
-)
+from synthfair.distill.solvers import Cholesky, ConjugateGradient, Function, Lbfgs, Newton
 from synthfair.model import LinearModel, Rows
 
 MEMORY = 10  # steps from which L-BFGS knows the curvature
@@ -52,7 +46,7 @@ def test_inner_solvers_find_what_scikit_learn_finds(solver):
     reference = LogisticRegression(C=d**2 / (0.1 * n), fit_intercept=False, tol=1e-12)
     reference.fit(np.asarray(rows.a), np.asarray(rows.y))
     solve = jax.jit(lambda start: solver.minimise(smooth(some_loss, rows), jnp.full(5, start)))
-    for solution in (solve(0.0), solve(30.0), train(rows, 0.1, model=LinearModel())):
+    for solution in (solve(0.0), solve(30.0), solvers.train(rows, 0.1, model=LinearModel())):
         assert solution.converged
         assert solution.iterations < 30
         np.testing.assert_allclose(solution.params, reference.coef_[0], rtol=1e-5)
@@ -116,7 +110,7 @@ def test_newton_claims_no_success_where_the_function_is_not_convex(linear):
 def test_lbfgs_in_single_precision_says_that_it_cannot_reach_double_tolerance():
     with jax.enable_x64(False):
         rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), some_rows())
-        assert train(rows, 1e-2, model=LinearModel()).converged
+        assert solvers.train(rows, 1e-2, model=LinearModel()).converged
         assert not Lbfgs(1e-12, 1000).minimise(smooth(some_loss, rows), jnp.zeros(5)).converged
 
 

@@ -40,12 +40,8 @@ def rates_of(rows):
     wrong = np.where(rows.y == 1, 1 - chance, chance)
     for group in range(rows.n_groups):
         mine = rows.s == group
-        parts = (
-            chance[mine],
-            chance[mine & (rows.y == 1)],
-            chance[mine & (rows.y == -1)],
-            wrong[mine],
-        )
+        amongs = mine & (rows.y == 1), mine & (rows.y == -1)
+        parts = chance[mine], *(chance[among] for among in amongs), wrong[mine]
         found.append([mine.sum(), *(part.mean() if len(part) else np.nan for part in parts)])
     return np.array(found)
 

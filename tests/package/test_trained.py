@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from builders import checksum, make_table, some_model
-from small_problem import make_rows
 
 from synthfair import trained
 from synthfair.cli import main
@@ -19,8 +18,8 @@ from synthfair.trained import Layer, read_model, write_model
 def test_model_scores_as_its_jax_model(n_groups, intercept):
     model = some_model(n_groups, intercept)
     rows = encode(make_table(n_groups=n_groups), model.schema_)
-    real = make_rows(rows, n_groups=n_groups, intercept=intercept)
-    expected = LinearModel().scores(jnp.array(model.theta), real.a)
+    others = [rows.s == group for group in range(1, n_groups)] + [np.ones(120)] * intercept
+    expected = LinearModel().scores(jnp.array(model.theta), np.column_stack([rows.x, *others]))
     np.testing.assert_allclose(model.scores(rows.x, rows.s), expected)
 
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 from hypothesis import given
@@ -52,6 +52,19 @@ def test_composition_is_that_of_the_privacy_loss_distribution():
     composed = Composition.of((SampledSums(7, 7, 4), noise) for noise in noises)
     assert composed.epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
     assert composed.delta(1.0) == pytest.approx(accountant.get_delta(1.0), rel=1e-2)
+
+
+def test_composition_of_samples_sums_and_choices_is_one_account():
+    """Against dp-accounting's, of the same events; pure epsilons add to the others'."""
+    accountant = PLDAccountant()
+    accountant.compose(PoissonSampledDpEvent(0.02, GaussianDpEvent(1.5)), count=20)
+    accountant.compose(GaussianDpEvent(1 / 0.4))
+    composed = Composition(0.4, ((POISSON, 1.5),), pure=0.25)
+    epsilon = accountant.get_epsilon(1e-5)
+    assert composed.epsilon(1e-5) == pytest.approx(epsilon + 0.25, rel=1e-3)
+    assert composed.delta(1.25) == pytest.approx(accountant.get_delta(1.0), rel=1e-2)
+    assert composed.delta(0.24) == 1.0
+    assert Composition(0.4, pure=0.25).delta(1.25) == pytest.approx(delta_of(0.4, 1.0))
 
 
 # Discrete noise

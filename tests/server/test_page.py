@@ -1,6 +1,7 @@
 """The whole job of a server, from files to files."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -33,9 +34,7 @@ def inputs(folder, releases):
 def served(surrogates, tmp_path_factory):
     """With all that can be asked for, of three surrogates of which one has reversed labels."""
     folder, few = tmp_path_factory.mktemp("server"), dict([*surrogates.items()][:3])
-    few["c0"] = sf.Release(
-        few["c0"].header, few["c0"].x, few["c0"].s, -few["c0"].y, few["c0"].weight
-    )
+    few["c0"] = replace(few["c0"], y=-few["c0"].y)
     config = sf.ServerConfig(max_client_gap=0.2, **QUICK)
     named = {"records": folder / "records.parquet", "trusted": folder / "trusted.csv"}
     paths = inputs(folder, few)
@@ -106,7 +105,5 @@ def test_files_of_a_pool_that_is_refused_are_not_written(paths, tmp_path):
     with pytest.raises(InputError, match="model.json: exists"):
         serve(*paths, output, config)
     assert (output / "model.json").read_text() == "precious"
-    allowed = config.replace(max_influence=1e3)
-    assert (
-        serve(pool, schema, tests, output, allowed, force=True).influences.releases["bad"].outlier
-    )
+    allowed = serve(pool, schema, tests, output, config.replace(max_influence=1e3), force=True)
+    assert allowed.influences.releases["bad"].outlier

@@ -41,12 +41,6 @@ def test_pooled_model_of_surrogates_is_scikit_learns_of_weighted_rows(surrogates
     np.testing.assert_allclose(model.theta[-1], reference.intercept_[0], rtol=1e-3)
 
 
-def test_pooled_model_does_not_depend_on_the_order_of_releases(surrogates):
-    reverse = dict(reversed(surrogates.items()))
-    one, other = (sf.pool_and_train(releases, SCHEMA) for releases in (surrogates, reverse))
-    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize(("claim", "counts"), [(20.0, 20.0), (20.1, 20.0), (5.0, 5.0)])
 def test_weights_of_a_client_are_capped_at_twenty_lower_medians(surrogates, claim, counts):
     releases = {}

@@ -84,9 +84,8 @@ def test_influence_among_many_is_nearly_that_of_training_again():
     trained, found = measured(releases)
     for name in list(releases)[:5]:
         scores, relative, spd = retrained(releases, name, trained)
-        assert (found[name].scores, found[name].relative) == pytest.approx(
-            (scores, relative), rel=0.1
-        )
+        assert found[name].scores == pytest.approx(scores, rel=0.1)
+        assert found[name].relative == pytest.approx(relative, rel=0.1)
         assert found[name].spd == pytest.approx(spd, abs=0.02)
 
 
@@ -111,6 +110,22 @@ def test_influence_on_spd_is_of_the_groups_that_have_test_rows(present):
     assert all(np.isfinite(moved.spd) for moved in found.values())
 
 
+def test_influence_on_spd_without_test_rows_is_on_those_of_the_others(surrogates):
+    releases = dict([*surrogates.items()][:3])
+    releases["c0"] = replace(releases["c0"], s=1 - releases["c0"].s)
+    pooled = make_pool(releases, SCHEMA, sf.ServerConfig(rho=0.0, group_input=True))
+    trained, point = train_pool(pooled, SCHEMA)
+    found = measure_influence(pooled, trained, {}, price=point.price).releases
+    thetas = review._without(pooled, point.theta, point.price, sf.LinearModel())
+    for k, name in enumerate(releases):
+        rates = [
+            np.average(pooled.rows.a[mine] @ theta > 0, weights=pooled.weight[mine])
+            for theta in (point.theta, thetas[k])
+            for mine in ((pooled.owner != k) & (pooled.rows.s == g) for g in (0, 1))
+        ]
+        assert found[name].spd == pytest.approx(rates[1] - rates[0] - rates[3] + rates[2])
+
+
 # Who stands out
 
 
@@ -130,6 +145,22 @@ def test_outlier_bound_is_the_one_that_is_documented():
     assert outlier_bound(change) == max(3 + 5 * 1.4826 * 1, 5 * 3)
     assert outlier_bound(np.array([1.0, 1.0, 1.0])) == 5
     assert np.isnan(outlier_bound(change[:2]))
+
+
+@pytest.mark.parametrize(("trust", "expected"), [
+    ({}, [True, False, False]), ({"c0": 0.05}, [False, False, False]),
+    ({"c1": 0.05}, [True, False, True]),
+])  # fmt: skip
+def test_pair_that_one_trusted_release_has_lets_it_pass(trust, expected):
+    """Group 1 has the label -1 in c0 alone, and group 0 the label +1 in c1 and c2."""
+    releases = some_pool(3)
+    for name, release in releases.items():
+        dropped = (release.s == 1) & (release.y < 0) & (name != "c0")
+        dropped |= (release.s == 0) & (release.y > 0) & (name == "c0")
+        x, s, y = (each[~dropped] for each in (release.x, release.s, release.y))
+        releases[name] = replace(release, x=x, s=s, y=y)
+    pooled = make_pool(releases, SCHEMA)._replace(trust=trust)
+    assert review._alone(pooled, pooled.weight, SCHEMA).tolist() == expected
 
 
 # Who is refused

@@ -12,7 +12,7 @@ import synthfair as sf
 from synthfair.data.schema import Categorical
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
-from synthfair.server import measure_influence, trust
+from synthfair.server import measure_influence, pooling, trust
 from synthfair.server.pooling import make_pool
 from synthfair.server.trust import MIN_TRUST, PRIOR_WEIGHT, learn_weights
 from synthfair.surrogate import GlobalProblem
@@ -125,10 +125,8 @@ def test_client_that_claims_many_rows_is_not_pulled_towards_them(surrogates, is_
 
 
 @pytest.mark.parametrize(("attack", "bad", "is_fair"), [
-    (swapped, 2, False),
-    (reversed_labels, 3, False),
-    (reversed_labels, 1, True),
-    (None, 0, False),
+    (swapped, 2, False), (reversed_labels, 3, False),
+    (reversed_labels, 1, True), (None, 0, False),
 ])  # fmt: skip
 def test_clients_that_are_bad_hardly_count(surrogates, attack, bad, is_fair):
     honest = some_pool(5, rows=300) if is_fair else dict([*surrogates.items()][:5])
@@ -150,6 +148,23 @@ def test_clients_that_are_bad_hardly_count(surrogates, attack, bad, is_fair):
     found = measure_influence(pooled, model, {"test": TRUSTED}).releases
     assert all(found[name].weight == float(f"{pooled.trust[name]:.2g}") for name in found)
     assert all(found[name].scores < 0.1 for name in names)
+
+
+def test_fair_releases_are_weighed_by_what_most_clients_asked_for(monkeypatch):
+    releases, asked = some_pool(3), []
+    for name in ("c1", "c2"):
+        header = releases[name].header
+        config = header.config.replace(penalty="selection_rate", rho_o=7.0)
+        header = header.model_copy(update={"config": config})
+        releases[name] = replace(releases[name], header=header)
+
+    def keep(_, parts, trusted, *, rho, **__):
+        asked.append((trusted.penalty, rho))
+        return np.ones(len(parts))
+
+    monkeypatch.setattr(pooling, "learn_weights", keep)
+    make_pool(releases, SCHEMA, trusted=TRUSTED)
+    assert asked == [(SelectionRatePenalty(), 7.0)]
 
 
 @pytest.mark.parametrize("keep", [lambda release: release.s == 1, lambda release: release.y == 1])

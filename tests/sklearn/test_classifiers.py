@@ -145,12 +145,10 @@ class OfTwoGroups(FairLogisticRegression):
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_{}_data"
 BY_POSITION = {EQUIVALENCE.format(kind): "groups go by position" for kind in ("dense", "sparse")}
+CHECKED = (FairLogisticRegression(rho=0), {}), (OfTwoGroups(rho=1.0), BY_POSITION)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("estimator", "expected"),
-    [(FairLogisticRegression(rho=0), {}), (OfTwoGroups(rho=1.0), BY_POSITION)],
-)
+@pytest.mark.parametrize(("estimator", "expected"), CHECKED)
 def test_estimator_checks_of_scikit_learn(estimator, expected):
     check_estimator(estimator, expected_failed_checks=expected, on_skip=None)

@@ -25,8 +25,33 @@ FEATURES = {n: Numeric(lower=low, upper=high) for n, (low, high) in NUMBERS.item
 }
 ADDITIVE = schema_with(**FEATURES)
 SCHEMA = ADDITIVE.plain
-BOTH = [Columns.of(ADDITIVE, private=private) for private in (False, True)]
-exact_and_private = pytest.mark.parametrize("columns", BOTH, ids=["exact", "private"])
+
+
+@pytest.fixture(params=[False, True], ids=["exact", "private"])
+def columns(request):
+    return Columns.of(ADDITIVE, private=request.param)
+
+
+@pytest.mark.parametrize(
+    ("name", "private", "bins", "whole"),
+    [("whole", False, 120, 21), ("age", False, 94, 48), ("one", True, 32, 2), ("age", True, 47, 48),
+     ("many whole", False, 128, 2), ("halves", True, 32, 2)],
+)  # fmt: skip
+def test_levels_of_a_number_are_as_many_and_as_wide_as_documented(name, private, bins, whole):
+    """Bins of equal width, a level of no width for each whole number of a short range, or bound."""
+    lower, upper = NUMBERS[name]
+    column = Columns.of(SCHEMA, private=private)[list(FEATURES).index(name)]
+    width = np.sort(column.width)
+    np.testing.assert_allclose(width, [0.0] * whole + [(upper - lower) / bins] * bins)
+    assert (column.low[0], column.low[-1]) == (lower, upper)
+    assert (np.diff(column.low) >= 0).all()
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_levels_of_a_skewed_number_grow_with_its_size(private):
+    column = Columns.of(SCHEMA, private=private)[list(FEATURES).index("debt")]
+    edges = np.sinh(np.linspace(np.arcsinh(-9000), np.arcsinh(250_000.5), 33 if private else 129))
+    np.testing.assert_allclose(np.unique(column.low), edges)
 
 
 def levels_of(columns, name, values):
@@ -36,7 +61,6 @@ def levels_of(columns, name, values):
     return columns[place], columns.levels(encode(table, SCHEMA))[:, place]
 
 
-@exact_and_private
 @pytest.mark.parametrize("name", NUMBERS)
 def test_level_of_a_number_holds_it(columns, name):
     """A bound has a level of its own, and so has a whole number of a short range."""
@@ -59,7 +83,6 @@ def test_levels_begin_at_each_step():
     np.testing.assert_array_equal(level[:4] - 1, level[4:])
 
 
-@exact_and_private
 def test_records_have_their_levels_and_are_rows_of_the_schema(columns):
     rng = np.random.default_rng(0)
     levels = np.stack([rng.permutation(np.arange(2000) % c.size) for c in columns], axis=1)

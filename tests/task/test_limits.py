@@ -56,6 +56,7 @@ def test_limits_hold_at_the_border(ledger, claim, beyond, code):
     [
         ({"without_epsilon": False}, ("epsilon", "ok", "epsilon", "ok", "ok")),
         ({"most_epsilon": None}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
+        ({"most_delta": 0.0}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
         ({"least_rows": None}, ("ok", "ok", "ok", "rows", "rows")),
         ({"most_rounds": 0}, ("ok", "ok", "rounds", "ok", "rounds")),
         ({"most_releases": 0}, ("releases", "ok", "ok", "ok", "ok")),
@@ -72,6 +73,22 @@ def test_limits_by_default_allow_nothing_and_of_exact_answers_one(ledger):
         assert code_of(claim, {}, ledger) == "kind"
         assert code_of(claim, {"kinds": ALLOWED["kinds"]}, ledger) == "epsilon"
     assert Limits() == Limits(most_delta=1e-5, most_releases=1, k_min=50, most_rounds=0)
+
+
+def test_limits_that_are_not_given_allow_no_epsilon_and_no_row_less(ledger):
+    few = PRIVATE_ROUND._replace(epsilon=0.5, least_rows=1)
+    assert code_of(few, ALLOWED | {"most_epsilon": None}, ledger) == "epsilon"
+    assert code_of(few, ALLOWED | {"least_rows": None}, ledger) == "rows"
+    pure = PRIVATE._replace(delta=None)
+    assert code_of(pure, ALLOWED | {"most_delta": 0.0}, ledger) == "ok"
+
+
+@pytest.mark.parametrize(("answers", "allowed"), [(1, True), (2, False)])
+def test_consent_is_for_the_answers_that_had_left(tmp_path, answers, allowed):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.book(Purchase(kind=EXACT.purchase_kind, question="a" * 64, **BOOKED))
+    code_of(EXACT, ALLOWED | {"again": answers}, ledger)
+    assert ledger.again is allowed
 
 
 def test_epsilon_needs_a_ledger_with_a_limit(tmp_path):
