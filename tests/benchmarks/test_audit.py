@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import SCHEMA, TABLE, invented_rows, with_column
+from builders import SCHEMA, TABLE, invented_rows, schema_with
 from scipy.stats import binom, norm
 
 import synthfair as sf
@@ -10,15 +10,15 @@ from benchmarks import audit
 from benchmarks.harness import committed
 from benchmarks.membership import MemberSetting, terms_of, told_by
 from synthfair.data.batches import in_memory
+from synthfair.data.schema import Categorical
 from synthfair.privacy.accounting import epsilon_of, mu_for
 from synthfair.surrogate.records import read_sums, surrogate_of
 from synthfair.surrogate.sums import SurrogateSpec, TableSums
 
 FAIR = sf.DistillConfig(epsilon=1.0, delta=1e-6, n_synthetic=40, steps=5, k_min=5)
 SURROGATE = sf.SurrogateConfig(epsilon=1.0, delta=1e-6, k_min=5)
-COLUMNS = with_column(SCHEMA, "home", categories=("own", "rent"), missing="refuse").columns
-KEPT = {name: COLUMNS[name] for name in ("income", "home", "town", "paid")}
-SMALL = SCHEMA.model_copy(update={"columns": KEPT})
+HOME = Categorical(categories=("own", "rent"))
+SMALL = schema_with(income=SCHEMA.columns["income"], home=HOME)
 EVEN = invented_rows(SMALL, 400)
 ROW = EVEN.tail(1).assign(income=100.0, home="rent", town="b", paid="no")
 

@@ -42,8 +42,7 @@ def test_bounds_of_table_2_are_those_of_rates_mapped_to_the_range_of_v():
 def test_errors_of_table_2_are_as_expected_in_units_of_the_rate(monkeypatch):
     """Mean |error| of 40 runs over its closed form: 1 with a standard deviation of 0.12. False
     alarms: 1 in 10,000 of a fixed seed; errors in units of v would be twice as large."""
-    rng = np.random.default_rng(0)
-    group = np.arange(20_000) % 2
+    rng, group = np.random.default_rng(0), np.arange(20_000) % 2
     rate = np.where(group == 1, 0.9 * (rng.random(20_000) < 0.234), 0.002)
     monkeypatch.setattr(paper, "sensor_clients", lambda: (group, rate))
     setting = paper.ErrorSetting("true", "M_R", 1.0)
@@ -62,11 +61,9 @@ def scored(n=40_000, seed=0):
 def test_measured_gaps_hold_the_true_ones():
     """A quarter of the devices have no positive row: they do not pull a rate. Ten runs, whose mean
     is off by 4.9 of its standard errors once in a million."""
-    settings = {"devices": 10_000, "epsilon": 20.0}
-    gaps = [
-        measure_rates(scored(20_000, i), ("a", "b"), source=seeded(100 + i), **settings)
-        for i in range(10)
-    ]
+    settings = {"groups": ("a", "b"), "devices": 10_000, "epsilon": 20.0}
+    each = [(scored(20_000, i), seeded(100 + i)) for i in range(10)]
+    gaps = [measure_rates(rows, source=source, **settings) for rows, source in each]
     for name in RATE_LABELS:
         found = [gap[name] for gap in gaps]
         off = [(gap.measured - gap.true) / ((gap.high - gap.low) / 3.92) for gap in found]

@@ -46,13 +46,10 @@ def done():
     return calls
 
 
-@pytest.fixture
-def command(monkeypatch):
-    def command(*words):
-        monkeypatch.setattr("sys.argv", ["toys", *map(str, words)])
+def command(*words):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toys", *map(str, words)])
         harness.main(None, "toys", EXPERIMENT)
-
-    return command
 
 
 def test_runs_that_are_missing_are_made_and_seeds_come_first(tmp_path, done):
@@ -68,11 +65,8 @@ def test_runs_that_are_missing_are_made_and_seeds_come_first(tmp_path, done):
 
 
 def test_run_of_other_settings_code_or_files_is_replaced(tmp_path, done):
-    changes = [
-        {"behind": lambda _: ["old"]},
-        {"version": 2},
-        {"sources": lambda _: (Source("a.csv", "1" * 64),)},
-    ]
+    changes = {"behind": lambda _: ["old"]}, {"version": 2}
+    changes += ({"sources": lambda _: (Source("a.csv", "1" * 64),)},)
     for count, change in enumerate(changes, 1):
         changed = replace(EXPERIMENT, **change)
         assert not changed.current(changed.read(tmp_path))
@@ -81,7 +75,7 @@ def test_run_of_other_settings_code_or_files_is_replaced(tmp_path, done):
         assert len(done) == count
 
 
-def test_smoke_runs_are_never_taken_for_others(tmp_path, command, done):
+def test_smoke_runs_are_never_taken_for_others(tmp_path, done):
     command("--smoke", "--output", tmp_path)
     assert done == [(TOYS[0], 0, True)]
     command("--seeds", 1, "--output", tmp_path)
@@ -92,7 +86,7 @@ def test_smoke_runs_are_never_taken_for_others(tmp_path, command, done):
         command("--show", "--output", tmp_path / "none")
 
 
-def test_settings_are_chosen_by_their_entries(tmp_path, command, done):
+def test_settings_are_chosen_by_their_entries(tmp_path, done):
     command("--seeds", 1, "--output", tmp_path, "--only", "kind=a", "weight=2")
     assert [setting for setting, *_ in done] == [TOYS[1]]
 

@@ -22,9 +22,8 @@ def solved():
     rng = np.random.default_rng(0)
     x, s = rng.normal(size=(60, 3)), rng.integers(2, size=60)
     real = Encoded(x, s, np.where(x[:, 0] + s + rng.normal(size=60) > 0.5, 1.0, -1.0))
-    return peer_problem(real, prepare(real, CONFIG), CONFIG), run_steps(
-        prepare(real, CONFIG), CONFIG
-    )
+    problem = prepare(real, CONFIG)
+    return peer_problem(real, problem, CONFIG), run_steps(problem, CONFIG)
 
 
 @pytest.mark.parametrize("peer", ["jaxopt", "torch"])

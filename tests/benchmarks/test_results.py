@@ -41,9 +41,10 @@ def agrees(file, committed, made):
     return same_text(committed, made)
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"), [("md", r"(?<=\d\.\d\d)\d"), ("svg", r"(?<=\nL )\d+(?=\.)")]
-)
+NUMBERS = {"md": r"(?<=\d\.\d\d)\d", "svg": r"(?<=\nL )\d+(?=\.)"}
+
+
+@pytest.mark.parametrize(("kind", "number"), NUMBERS.items())
 def test_page_or_plot_with_another_number_is_seen(kind, number):
     """Two units of the third decimal; two points in a plot."""
     for path in sorted(RESULTS.rglob(f"*.{kind}"))[::8]:

@@ -9,15 +9,8 @@ import pytest
 from builders import make_schema, make_table
 
 from benchmarks import adult_fpfl, privacy
+from benchmarks import privfairfl as pf
 from benchmarks.privacy import FairDpSgd
-from benchmarks.privfairfl import (
-    FairValues,
-    SplitTable,
-    least_epsilon,
-    measured,
-    randomised_response,
-    responses,
-)
 from benchmarks.unlike import clients
 from benchmarks.unlike.training import MAIN
 from synthfair.data.encode import Encoded
@@ -41,28 +34,29 @@ def test_adult_gaps_by_hand():
 
 def test_privfairfl_metrics_by_hand():
     """Rates by hand: TPR 1/2 and 1, FPR 0 and 1/2, selected 1/4 and 3/4."""
-    rows = SplitTable(make_schema(), None, None, ROWS)
-    certain = measured(rows, np.array([1.0, 0, 0, 0, 1, 1, 1, 0]))
-    assert certain == pytest.approx(FairValues(0.75, 1.0, 0.5, 0.5, 0.5, 0.5))
-    mixed = measured(rows, np.array([0.5, 0.5, 0, 0, 1, 1, 0, 0]))
-    assert mixed == pytest.approx(FairValues(0.875, 1.0, 0.5, 0.25, 0.25, 0.5))
+    rows = pf.SplitTable(make_schema(), None, None, ROWS)
+    certain = pf.measured(rows, np.array([1.0, 0, 0, 0, 1, 1, 1, 0]))
+    assert certain == pytest.approx(pf.FairValues(0.75, 1.0, 0.5, 0.5, 0.5, 0.5))
+    mixed = pf.measured(rows, np.array([0.5, 0.5, 0, 0, 1, 1, 0, 0]))
+    assert mixed == pytest.approx(pf.FairValues(0.875, 1.0, 0.5, 0.25, 0.25, 0.5))
 
 
 def test_randomised_responses_have_no_bias():
     """A mean of 200 runs more than 5 standard errors off: 1e-6 for each of 4 cells."""
     total, rng = np.array([4000, 1000, 300, 0]), np.random.default_rng(0)
     rows = np.repeat(np.arange(4), total)
-    estimates = np.array([responses(total, 1.0, rng) for _ in range(200)])
+    estimates = np.array([pf.responses(total, 1.0, rng) for _ in range(200)])
     error = estimates.std(axis=0) / 200**0.5
     assert (abs(estimates.mean(axis=0) - total) < 5 * error + 0.5).all()
-    biased = [np.bincount(randomised_response(rows, 4, 1.0, rng), minlength=4) for _ in range(200)]
+    drawn = [pf.randomised_response(rows, 4, 1.0, rng) for _ in range(200)]
+    biased = [np.bincount(each, minlength=4) for each in drawn]
     assert (abs(np.mean(biased, axis=0) - total) > 5 * error).any()
 
 
 def test_published_noise_costs_what_its_privacy_loss_says():
     """Of Laplace noise the pure epsilon is n / scale; an (epsilon, delta) one is less."""
-    assert 300 < least_epsilon(1.0, 1e-6) < 1001
-    assert least_epsilon(0.1, 1e-6) < least_epsilon(0.5, 1e-6)
+    assert 300 < pf.least_epsilon(1.0, 1e-6) < 1001
+    assert pf.least_epsilon(0.1, 1e-6) < pf.least_epsilon(0.5, 1e-6)
 
 
 def test_dp_sgd_without_noise_ends_at_the_optimum_of_loss_and_penalty():

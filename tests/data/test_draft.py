@@ -1,6 +1,7 @@
 """Drafts of a schema: what each column is taken for, what is asked, and what is refused."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -218,8 +219,6 @@ def test_header_that_is_a_row_is_refused(names, n_like_values, typed):
     rows = pd.DataFrame(PEOPLE * 3, columns=names)
     rows = rows.astype({names[0]: int}) if typed else rows
     roles = {"label": names[3], "positive": ">50K", "sensitive": names[2]}
-    if n_like_values is None:
+    refused = pytest.raises(sf.InputError, match=f"{n_like_values} of its 5 names")
+    with refused if n_like_values else nullcontext():
         assert draft(rows, **roles)["positive"] == ">50K"
-    else:
-        with pytest.raises(sf.InputError, match=f"{n_like_values} of its 5 names"):
-            draft(rows, **roles)

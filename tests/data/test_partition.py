@@ -99,13 +99,12 @@ def test_split_that_is_impossible_is_refused(settings, match):
         partition(make_table(n=50), **(plain | settings))
 
 
-def hospitals():
-    names = ["south"] * 10 + ["north"] * 20 + [None] * 5 + ["tiny"]
-    return pd.DataFrame({"hospital": names, "i": range(36)}).sample(frac=1, random_state=0)
+NAMES = ["south"] * 10 + ["north"] * 20 + [None] * 5 + ["tiny"]
+HOSPITALS = pd.DataFrame({"hospital": NAMES, "i": range(36)}).sample(frac=1, random_state=0)
 
 
 def test_column_gives_one_client_for_each_value():
-    seeded = [partition_by(hospitals(), "hospital", seed=seed, min_rows=2) for seed in (0, 0, 1)]
+    seeded = [partition_by(HOSPITALS, "hospital", seed=seed, min_rows=2) for seed in (0, 0, 1)]
     sizes = [(name, len(part.train), len(part.test)) for name, part in seeded[0].items()]
     assert sizes == [("missing", 4, 1), ("north", 16, 4), ("south", 8, 2)]
     north, again, other = (ids(parts["north"]) for parts in seeded)
@@ -119,7 +118,7 @@ def test_column_gives_one_client_for_each_value():
 ])  # fmt: skip
 def test_column_that_cannot_split_is_refused(column, min_rows, match):
     with pytest.raises(InputError, match=match):
-        partition_by(hospitals(), column, seed=0, min_rows=min_rows)
+        partition_by(HOSPITALS, column, seed=0, min_rows=min_rows)
 
 
 def test_small_clients_are_left_out_and_said():
@@ -151,5 +150,4 @@ def test_files_have_missing_values_where_an_empty_field_is_none(tmp_path, schema
     table = make_table().assign(age=np.where(np.arange(120) % 2, 30.5, np.nan))
     paths = write_clients(partition(table, clients=1, seed=0), schema, tmp_path)
     ages = pd.concat([read_table(path, schema)["age"] for path in paths[:2]])
-    assert list(ages.dropna()) == ["30.5"] * 60
-    assert ages.isna().sum() == 60
+    assert (list(ages.dropna()), ages.isna().sum()) == (["30.5"] * 60, 60)

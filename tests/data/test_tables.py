@@ -68,7 +68,7 @@ def test_file_as_people_have_it_is_read(tmp_path, name):
     assert (list(raw), len(raw), raw.isna().any(axis=None)) == (list(TABLE), 60, False)
 
 
-KINDS = [pa.string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())]
+KINDS = [pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -202,8 +202,7 @@ def test_row_1_is_the_first_after_the_header(tmp_path, bad, match, good, rows):
 
 
 def test_folder_holds_tables_of_any_kind(tmp_path):
-    TABLE[:20].to_csv(tmp_path / "1.csv", index=False, sep=";")
-    TABLE[20:30].to_csv(tmp_path / "2.csv.gz", index=False)
+    TABLE[:30].to_csv(tmp_path / "1.csv.gz", index=False)
     (tmp_path / "3").mkdir()
     TABLE[30:40].to_parquet(tmp_path / "3" / "t.parquet")
     TABLE[40:].to_csv(tmp_path / "4.tsv", index=False, sep="\t")

@@ -1,7 +1,7 @@
 """The global problem against its formula written out, SciPy and scikit-learn."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -104,11 +104,9 @@ def close(found, expected):
 
 @each_case
 def test_problem_has_the_derivatives_of_the_formula(case):
-    of_formula = jax.jit(
-        lambda p: [d(case.value)(THETA, p) for d in (jax.value_and_grad, jax.hessian)]
-    )
+    first, second = (jax.jit(d(case.value)) for d in (jax.value_and_grad, jax.hessian))
     for price in PRICES:
-        (value, gradient), hessian = of_formula(price)
+        (value, gradient), hessian = first(THETA, price), second(THETA, price)
         for a in (case.problem.a, sp.csr_matrix(case.problem.a)):
             problem = replace(case.problem, a=a)
             close(problem.value(THETA, price), value)
@@ -141,11 +139,10 @@ def test_gradients_without_an_owner_are_those_of_the_formula(case):
 
     @jax.jit
     def to_first_order(price, client, less):
-        functions = (
-            lambda w: jax.grad(case.value)(THETA, price, w, client),
-            lambda w: gaps(THETA, w),
-            lambda w: jax.jacfwd(gaps)(THETA, w),
-        )
+        def rest(w):
+            return jax.grad(case.value)(THETA, price, w, client)
+
+        functions = rest, partial(gaps, THETA), partial(jax.jacfwd(gaps), THETA)
         return [jax.jvp(function, (own.weight,), (less,)) for function in functions]
 
     for price in PRICES[1:]:
@@ -155,9 +152,8 @@ def test_gradients_without_an_owner_are_those_of_the_formula(case):
             less = less / (1 + less.sum() / own.weight.sum())
             unpaid = price._replace(free=1e9)
             (rest, change), (gap, moved), (slope, turned) = to_first_order(unpaid, k - 1, less)
-            after, before = (
-                np.sign(g) * np.maximum(np.abs(g) - price.free, 0) for g in (gap + moved, gap)
-            )
+            both = np.stack([gap + moved, gap])
+            after, before = np.sign(both) * np.maximum(np.abs(both) - price.free, 0)
             expected = rest + change + price.rho * (after @ slope + before @ turned)
             np.testing.assert_allclose(found[k], expected, rtol=1e-6, atol=1e-7)
 
@@ -165,16 +161,10 @@ def test_gradients_without_an_owner_are_those_of_the_formula(case):
 @each_case
 def test_optimum_is_scipys_or_a_lower_one(case):
     with_gradient, start = jax.jit(jax.value_and_grad(case.value)), np.zeros(17)
-
-    def scipys(start, rho):
-        options = {"gtol": 1e-9}
-        return minimize(
-            with_gradient, start, (Price(rho),), jac=True, method="BFGS", options=options
-        )
-
+    bfgs = partial(minimize, with_gradient, jac=True, method="BFGS", options={"gtol": 1e-9})
     for rho in (0.0, 3.0):
-        found, start = case.problem.solve(rho), scipys(start, rho).x
-        np.testing.assert_allclose(found.theta, scipys(found.theta, rho).x, atol=1e-5)
+        found, start = case.problem.solve(rho), bfgs(start, (Price(rho),)).x
+        np.testing.assert_allclose(found.theta, bfgs(found.theta, (Price(rho),)).x, atol=1e-5)
         assert found.converged
         assert found.objective <= with_gradient(start, Price(rho))[0] + 1e-10
         if rho == 0 or case.penalty.convex:

@@ -47,13 +47,9 @@ def invented(n, penalty=RATES, clients=0):
     return GlobalProblem(a, s, y, np.ones(n), penalty, np.array([1, 1, 1, 0]) / n, client)
 
 
-SEARCHED = [
-    invented(400),
-    invented(4000, CovariancePenalty()),
-    invented(4000, SelectionRatePenalty(3)),
-    invented(4000, SelectionRatePenalty(2, "equal_opportunity")),
-    invented(4000, ODDS),
-]
+OPPORTUNITY = SelectionRatePenalty(2, "equal_opportunity")
+PENALTIES = CovariancePenalty(), SelectionRatePenalty(3), OPPORTUNITY, ODDS
+SEARCHED = [invented(400), *(invented(4000, penalty) for penalty in PENALTIES)]
 
 
 @pytest.mark.parametrize("problem", SEARCHED, ids=lambda p: f"{p.penalty} of {len(p.y)}")
@@ -104,16 +100,13 @@ def hard(name):
     rng, n = np.random.default_rng(3), 300
     s, x, weight = rng.integers(3, size=n), rng.normal(size=(n, 3)), np.ones(n)
     y = np.where(x[:, 0] + s + rng.normal(size=n) > 1, 1.0, -1.0)
-    ridge = np.array([0.1, 0.1, 0.1, 0.0]) * (name not in ("collinear", "large units"))
-    if name == "separable":
-        y, ridge = np.where(x[:, 0] > 0.3, 1.0, -1.0), ridge / 1e6
+    least = {"collinear": 0.0, "large units": 0.0, "separable": 1e-7}.get(name, 0.1)
+    separated, alone = np.where(x[:, 0] > 0.3, 1.0, -1.0), np.where(s == 1, 1.0, y)
+    y = {"separable": separated, "one label in a group": alone}.get(name, y)
     x = {"collinear": np.eye(3)[s], "large units": x * [1e6, 1.0, 1e-3]}.get(name, x)
-    if name == "one label in a group":
-        y[s == 1] = 1.0
-    if name == "an empty group":
-        s[s == 1] = 2
-    if name == "weights of zero":
-        weight = np.where(np.arange(n) % 7 == 0, 1e-12, 0.0)
+    s = np.where(s == 1, 2, s) if name == "an empty group" else s
+    weight = np.where(np.arange(n) % 7, 0.0, 1e-12) if name == "weights of zero" else weight
+    ridge = np.array([least, least, least, 0.0])
     return np.column_stack([x, np.ones(n)]), s, y, weight, ridge
 
 

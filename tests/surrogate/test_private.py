@@ -42,7 +42,7 @@ def corners(schema):
         return [*allowed, None] if column.missing == "category" else list(allowed)
 
     rows = product(*map(values, schema.columns.values()))
-    return encode(pd.DataFrame(rows, columns=list(schema.columns)), schema)
+    return encode(pd.DataFrame(rows, columns=[*schema.columns]), schema)
 
 
 def sums_of(rows, config, schema, noise=system_entropy):

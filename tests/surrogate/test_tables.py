@@ -98,10 +98,8 @@ def test_draw_has_the_tables_of_a_tree(chain):
         drawn = tab.draw(cell, size, margins, tables, columns, rng=np.random.default_rng(1))
         assert len(drawn) == size
         for i, j in itertools.combinations(range(4), 2):
-            wanted, found = (
-                np.bincount((3 * of[:, i] + of[:, j]).astype(int), minlength=9) / len(of)
-                for of in (real, drawn)
-            )
+            pairs = [(3 * of[:, i] + of[:, j]).astype(int) for of in (real, drawn)]
+            wanted, found = (np.bincount(pair, minlength=9) / len(pair) for pair in pairs)
             error = (wanted * (1 / len(real) + 1 / size)) ** 0.5
             on_tree = (i, j) in tables  # Sobol points are nearer there
             assert (abs(wanted - found) < (1.5 if on_tree else 4) * error + 1e-3).all()
