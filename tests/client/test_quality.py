@@ -1,5 +1,7 @@
 """How good a release is on the rows for which it stands."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import SCHEMA, TABLE, make_table, some_release
@@ -28,6 +30,13 @@ def test_quality_by_column_is_the_share_of_rows_elsewhere(surrogate):
     assert distances["home"] == pytest.approx(1 - home["own"], abs=0.03)
     assert distances["age"] > 0.8
     assert distances["income"] == pytest.approx(0.5, abs=0.07)
+
+
+def test_quality_counts_a_record_by_its_weight(surrogate):
+    owns = surrogate.x[:, [*SCHEMA.features].index("home")] == 0
+    weighted = replace(surrogate, weight=np.where(owns, surrogate.weight, 0.0))
+    _, shares = release_quality(weighted, TABLE, SCHEMA).columns["home"]
+    np.testing.assert_allclose(shares, [1, 0, 0, 0], atol=1e-12)
 
 
 def test_quality_of_the_model_is_loss_and_gap_beside_those_of_the_rows(surrogate):

@@ -9,6 +9,7 @@ from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_p
 from sum_world import ADDERS, SumWorld
 
 import synthfair as sf
+from synthfair.deploy.job_sums import read_aggregators
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.errors import InputError
@@ -58,6 +59,13 @@ def test_counts_have_the_noise_of_both_aggregators_and_are_booked_once(world, mo
     assert stated == world.left("north")[0].guarantee.model_dump(mode="json")
     assert (stated["epsilon"], stated["adversary"]) == (2.0, "all_but_one")
     assert world.ledger().spent().epsilon(1e-9) == 4.0
+
+
+def test_aggregator_whose_key_is_revoked_does_not_count(world):
+    key = read_aggregators(world.folder / "aggregators", ADDERS)["sums-b"].signature
+    world.change(world.folder / "server.json", {"revoked": [key]})
+    with pytest.raises(TooFewError, match="sums-b: revoked"):
+        world.post(world.channel())
 
 
 def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):

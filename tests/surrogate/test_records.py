@@ -186,6 +186,16 @@ def test_cell_below_k_min_is_hidden_in_a_block(rows, hidden):
     assert len(sums.margins.strata.tilted) == 2 * len(hidden)
 
 
+def test_records_of_another_number_of_rows_are_drawn_otherwise():
+    """Errors of clients that draw alike would add up in the pool."""
+    spec, made = spec_with(a=NUMBER), []
+    for n in (200, 200, 240):
+        table = of_sizes(n)._replace(x=np.full((n, 1), 0.3))
+        made.append(made_of(table, spec).records[:64])
+    np.testing.assert_array_equal(made[0], made[1])
+    assert np.abs(made[0] - made[2]).max() > 1e-3  # of a level that is 1 / 128 wide
+
+
 # Weights that meet targets, and the models whose rates are targets.
 
 F = np.random.default_rng(0).normal(size=(60, 4)) + np.arange(4)

@@ -112,13 +112,20 @@ def test_levels_tell_a_hidden_cell_that_may_have_fewer_than_half_of_k_min(most, 
     assert tells(margins, one_way, pairs, spec) is told
 
 
-def test_block_has_the_sums_of_labels_and_of_groups(monkeypatch):
-    """Of two towns, of which one has twenty rows that are paid."""
-    monkeypatch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
+@pytest.fixture(scope="module")
+def block():
+    """Rows of two towns, of which one has twenty that are paid, and their sums."""
     table, spec = make_table(900), SurrogateSpec(sf.SurrogateConfig(), SCHEMA)
     few = table.index[(table.town == "b") & (table.paid == "yes")][20:]
     rows = sf.encode(table.drop(index=few), SCHEMA)
-    surrogate = surrogate_of(read_sums(TableSums(in_memory(rows), spec), spec), spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
+        return rows, spec, read_sums(TableSums(in_memory(rows), spec), spec)
+
+
+def test_block_has_the_sums_of_labels_and_of_groups(block):
+    rows, spec, sums = block
+    surrogate = surrogate_of(sums, spec)
     assert (surrogate.hidden, surrogate.left_out) == (((1, 1.0),), ())
     made, moments = surrogate.rows(SCHEMA), moment_terms(spec.columns, rows.x)
     terms, every = moment_terms(spec.columns, made.x), np.arange(moments.shape[1])
@@ -129,3 +136,13 @@ def test_block_has_the_sums_of_labels_and_of_groups(monkeypatch):
             assert weight.sum() == pytest.approx((real == value).sum(), abs=5)
             expected = moments[real == value].sum(axis=0)[linked]
             np.testing.assert_allclose(weight @ terms[mine][:, linked], expected, atol=6)
+
+
+def test_block_does_not_see_how_products_differ_by_group(block):
+    _, spec, sums = block
+    alone = squares_and_means(len(spec.columns.numbers))
+    moved = np.delete(np.eye(sums.moments.shape[1]), alone, axis=0).sum(axis=0)
+    by_group = np.array([[50.0], [50.0], [-50.0], [-50.0]])  # of each label they are the same
+    other = sums._replace(moments=sums.moments + by_group * moved)
+    found, expected = surrogate_of(other, spec), surrogate_of(sums, spec)
+    np.testing.assert_allclose(found.weight, expected.weight, rtol=1e-9)
