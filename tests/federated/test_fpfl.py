@@ -155,6 +155,16 @@ def test_fpfl_memory_averages_sums_and_the_params_that_they_are_about(memory):
     assert best > 0
 
 
+def test_fpfl_memory_of_the_same_rows_changes_no_step():
+    """Remembered are the sums of many rounds, and a step is by those of one."""
+    steps = []
+    for memory in (0.0, 0.8):
+        method = Fpfl(model=MODEL, parity=SELECTION, alpha=0.01, learning_rate=1e-6, memory=memory)
+        before, after = (run_all(method, rounds=n, params=jnp.ones(4)).state.params for n in (4, 5))
+        steps.append(after - before)
+    np.testing.assert_allclose(*steps, rtol=1e-4)
+
+
 def test_fpfl_scales_and_a_clip_that_nothing_reaches_change_nothing():
     plain = path(memory=0.5)[-1]
     clipped = path(1e9, memory=0.5)[-1]

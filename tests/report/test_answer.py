@@ -61,6 +61,15 @@ def test_verdict_is_sure_where_the_whole_interval_is_on_one_side(fair, gap, verd
     assert f'data-verdict="{verdict}"' in page_of(fair, max_gap=0.1)
 
 
+@pytest.mark.parametrize(("low", "gap", "verdict"), [
+    (0.81, 0.08, "yes"), (0.7, 0.08, "probably"), (0.81, 0.02, "no"),
+])  # fmt: skip
+def test_verdict_is_the_worse_one_where_a_ratio_and_a_gap_were_asked(fair, low, gap, verdict):
+    asks = {"by": "gap", "amounts": [gap], "min_ratio": 0.8}
+    changes = {"selection_ratio": metric(0.9, low, 0.95), "spd": metric(0.06, 0.05, 0.07)}
+    assert asked([edited(fair, fair, asked=asks, **changes)]).verdict == verdict
+
+
 def test_sentence_holds_gap_limit_and_accuracies(plain, fair):
     found = asked([plain, fair], 0.1)
     told = found.sentence.partition("town=a and town=b differ by")[2]

@@ -60,6 +60,16 @@ def test_fairness_asked_for_is_what_the_run_says(asked, setting, fairness, runs,
     assert summary.asked.max_gap == (0.02 if asked["by"] == "gap" else None)
 
 
+@pytest.mark.parametrize(("others", "epsilon"), [(2.0, "2"), (0.5, "1"), (None, None)])
+def test_epsilon_is_the_largest_unless_a_client_has_none(others, epsilon, runs, tmp_path):
+    guarantees = {
+        name: value and {"epsilon": value, "relation": "add_or_remove"}
+        for name, value in (("client_0", 1.0), ("client_1", others))
+    }
+    (summary,) = overviews(read_results([edited(runs[0], tmp_path, guarantees=guarantees)]))[0][2]
+    assert summary.effort["epsilon"] == epsilon
+
+
 @pytest.mark.parametrize(("changes", "key"), [
     ({"surprise": 1}, "surprise"),
     ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),

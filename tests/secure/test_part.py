@@ -5,10 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builders import SCHEMA, make_table
-from secure_task import PLAIN
+from secure_task import PLAIN, parties
 
+import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.secure import GroupCounts, count_table
+from synthfair.secure.part import part_task
+from synthfair.secure.upload import upload_bytes, verify_upload
+from synthfair.task.protocol import ReadRows, Run
 
 WHAT = PLAIN | {"schema_hash": SCHEMA.hash, "groups": ("a", "b")}
 TABLE = make_table(50)
@@ -55,3 +59,16 @@ REFUSED = [
 def test_table_that_does_not_fit_the_task_is_refused(change, said):
     with pytest.raises(InputError, match=f"^rows.csv: .*{said}"):
         counted(**change)
+
+
+def test_other_rows_by_the_same_seed_get_other_shares():
+    """An aggregator that saw two uploads of one sharing could subtract them."""
+    sums = parties(GroupCounts(**WHAT))
+    answer = part_task(sums.task, sums.keys[0]).answer
+
+    def nonce(table):
+        rows = ReadRows(sf.encode(table, SCHEMA), "0" * 64)
+        upload = answer(rows, bytes(32), Run())[: upload_bytes(sums.task)]
+        return verify_upload(upload, sums.task, 0)[1]
+
+    assert nonce(TABLE) == nonce(TABLE) != nonce(TABLE.iloc[1:])
