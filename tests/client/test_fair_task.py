@@ -115,6 +115,12 @@ def test_rows_that_cannot_be_compared_are_refused_by_column_and_value(table, set
     assert distil(TABLE[:50], SCHEMA_OF_3, steps=1).release
 
 
+def test_rows_without_weight_do_not_count_as_a_group():
+    weight = (TABLE["town"] == "a").to_numpy() * 1.0
+    with pytest.raises(InputError, match="'town', among all rows, holds only .'a'"):
+        sf.distill_table(TABLE, SCHEMA, sf.DistillConfig(steps=1), weight=weight)
+
+
 @dataclass(frozen=True)
 class WeightsAndBias:
     """Params of two leaves, raveled by name: the bias first."""
