@@ -14,9 +14,6 @@ EXAMPLE = 0.03
 """Between machines, two decisions on the 84 to 118 rows of the smallest group of an example's table
 may differ, and a digit. What examples show is several times as large."""
 
-POINTS = 0.5
-"""Of coordinates in a plot: fonts are measured by builds of a library. It is 1/200 of a panel."""
-
 
 def same_text(claimed, found, *, tolerance=None, rel=0.0):
     """Whether words are the same, however they are spaced, and numbers nearly.
@@ -41,36 +38,8 @@ def unit(number):
     return 10.0 ** (int(exponent or 0) - digits) if digits or exponent else 0.0
 
 
-def same_plot(committed, drawn):
-    """Whether two plots have the same elements, words and looks, and nearly the same coordinates."""
-    one, other = ([*elements(svg)] for svg in (committed, drawn))
-    return [fixed for fixed, _ in one] == [fixed for fixed, _ in other] and all(
-        same_text(mine, theirs, tolerance=POINTS)
-        for (_, mine), (_, theirs) in zip(one, other, strict=True)
-    )
-
-
-def elements(svg):
-    """What may not differ in each element of an SVG, and its coordinates.
-
-    Names are hashes of what they name: they count by where they come first.
-    """
-    places = {}
-    for element in ElementTree.fromstring(svg).iter():
-        fixed, coordinates = [element.tag, (element.text or "").strip()], []
-        for key, value in element.items():
-            if key == "id" or ("#" in value and key != "style"):
-                name = value.removeprefix("url(").removesuffix(")").removeprefix("#")
-                fixed.append(places.setdefault(name, len(places)))
-            elif key == "style":
-                fixed.append(value)
-            else:
-                coordinates.append(f"{key} {value}")
-        yield fixed, "\n".join(coordinates)
-
-
 def words_and_points(svg):
-    """The words of a plot, and how many points its data have: what all versions draw alike."""
+    """The words of a plot, and how many points its data have: what all versions of a library draw."""
     found = []
     for element in ElementTree.fromstring(svg).iter():
         name = element.tag.partition("}")[2]

@@ -224,7 +224,8 @@ class FairTask:
         """
         config, schema = self.config, self.schema
         by = schema.groupings_by(config.groups_by)
-        check_rows(rows, schema, config, source=run.source)
+        counted = rows if weight is None else Encoded(*(field[weight > 0] for field in rows))
+        check_rows(counted, schema, config, source=run.source)
         given: Any = {"weight": weight, "by": by, "model": self.model, "penalty": self.penalty}
         return make_problem(rows, config, n_groups=len(schema.groups), **given)
 

@@ -35,8 +35,7 @@ def folder(tmp_path, monkeypatch):
     (OSError(28, "No space left on device", "r.parquet"), FAILED, "error: r.parquet: No space"),
     (InputError("schema.json: label: missing"), REFUSED, "error: schema.json: label: missing"),
     (InputError("r: exists", "force", "k_min"), REFUSED, "error: r: exists (--force) (--k-min)"),
-    (EOFError(), REFUSED, "error: no release"),
-    (KeyboardInterrupt(), INTERRUPTED, "interrupted"),
+    (EOFError(), REFUSED, "error: no release"), (KeyboardInterrupt(), INTERRUPTED, "interrupted"),
     (KeyboardInterrupt("at step 5"), INTERRUPTED, "interrupted: at step 5"),
 ])  # fmt: skip
 def test_end_has_its_code_and_one_line(error, code, said, capsys, monkeypatch):
@@ -55,11 +54,8 @@ CLIENT = "client --data d --schema s --output o"
 
 
 @pytest.mark.parametrize(("words", "named"), [
-    ("", "name a command"),
-    ("clint", '"clint"'),
-    ("split loanapp", "--output"),
-    (f"{CLIENT} --steps 2.7", "--steps: '2.7'"),
-    (f"{CLIENT} --stepps 3", "--stepps"),
+    ("", "name a command"), ("clint", '"clint"'), ("split loanapp", "--output"),
+    (f"{CLIENT} --steps 2.7", "--steps: '2.7'"), (f"{CLIENT} --stepps 3", "--stepps"),
     (f"{CLIENT} --penalty equal", '"equal" for --penalty'),
 ])  # fmt: skip
 def test_words_that_do_not_parse_are_refused_in_a_line(words, named, capsys):
@@ -142,8 +138,7 @@ def test_refusal_comes_before_jax_and_makes_no_folder(folder):
 @pytest.mark.parametrize(("words", "named"), [
     (RELEASE.replace("rows", "bad"), "bad.csv: column 'town', row 1"),
     (f"{SERVER} --test bad.csv", "bad.csv: column 'town', row 1"),
-    (SERVER.replace("r.parquet", ""), "pool is empty"),
-    (f"{TRAIN} --clients 900", "clients"),
+    (SERVER.replace("r.parquet", ""), "pool is empty"), (f"{TRAIN} --clients 900", "clients"),
 ])  # fmt: skip
 def test_refusal_of_rows_or_numbers_makes_no_folder(words, named, folder, capsys):
     assert main(words.split()) == REFUSED
@@ -152,8 +147,7 @@ def test_refusal_of_rows_or_numbers_makes_no_folder(words, named, folder, capsys
 
 
 @pytest.mark.parametrize(("words", "file"), [
-    (RELEASE, "r.parquet"),
-    (f"{SERVER} --test rows.csv", "model.json"),
+    (RELEASE, "r.parquet"), (f"{SERVER} --test rows.csv", "model.json"),
     (f"{SERVER} --test rows.csv --report", "report.html"),
     (f"{SERVER} --test rows.csv --report", "report_plots/new-groups.svg"),
     (f"{TRAIN} --rounds 2", "model.json"),
@@ -161,8 +155,7 @@ def test_refusal_of_rows_or_numbers_makes_no_folder(words, named, folder, capsys
     ("schema rows.csv --label paid --positive yes --sensitive town --output new/s", "s"),
     ("predict --model model.json --data rows.csv --output new/p", "p"),
     ("evaluate --model model.json --data rows.csv --output new/e", "e"),
-    ("report run --output new/r.html", "r.html"),
-    ("keygen --output new/north.key", "north.key"),
+    ("report run --output new/r.html", "r.html"), ("keygen --output new/north.key", "north.key"),
     ("gap plan --groups a b --epsilon 1 --clients 1000 --output new/gap.json", "gap.json"),
 ])  # fmt: skip
 def test_output_that_exists_needs_force(words, file, folder, capsys):

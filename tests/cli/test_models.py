@@ -91,8 +91,7 @@ def test_explanation_sums_to_the_score_from_the_reference(predicted):
 @pytest.mark.parametrize(("words", "named"), [
     ("bad.parquet", "bad.parquet: column 'town', row 31: 'z'"),
     ("new.csv --reference new.csv", "--reference"),
-    ("new.csv --explain --reference empty.csv", "empty.csv: "),
-    ("new.csv --keep none", "'none'"),
+    ("new.csv --explain --reference empty.csv", "empty.csv: "), ("new.csv --keep none", "'none'"),
 ])  # fmt: skip
 def test_predict_refuses_and_leaves_no_output(predicted, tmp_path, capsys, words, named):
     TABLE.assign(town=["a"] * 30 + ["z"] * 20).to_parquet("bad.parquet", row_group_size=7)

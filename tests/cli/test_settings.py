@@ -34,14 +34,10 @@ def test_configs_of_the_project_are_valid(path):
 
 
 @pytest.mark.parametrize(("text", "flags", "named"), [
-    ("roh = 3", {}, "c.toml: roh"),
-    ("rho_o = -1", {}, "c.toml: rho_o: .*-1"),
-    ("rho_o = inf", {}, "c.toml: rho_o"),
-    ('rho_o = "10"', {}, "rho_o: .*'10'"),
-    ("n_synthetic = 40000000000", {}, "n_synthetic"),
-    ('notion = "fair"', {}, "notion"),
-    ("rho_o =", {}, "c.toml: not TOML"),
-    ("a = " + "[" * 100_000, {}, "c.toml: not TOML"),
+    ("roh = 3", {}, "c.toml: roh"), ("rho_o = -1", {}, "c.toml: rho_o: .*-1"),
+    ("rho_o = inf", {}, "c.toml: rho_o"), ('rho_o = "10"', {}, "rho_o: .*'10'"),
+    ("n_synthetic = 40000000000", {}, "n_synthetic"), ('notion = "fair"', {}, "notion"),
+    ("rho_o =", {}, "c.toml: not TOML"), ("a = " + "[" * 100_000, {}, "c.toml: not TOML"),
     ("rho_s = 1", {"rho_o": -1.0}, "flags: rho_o"),
     ('release = "surrogate"', {"rho_o": 1.0}, "rho_o: not read"),
     ("", {"k_min": 100}, "flags: k_min"),

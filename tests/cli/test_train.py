@@ -57,11 +57,9 @@ def test_train_refine_goes_on_from_a_model_of_this_schema(folder, capsys):
 
 
 @pytest.mark.parametrize(("more", "named"), [
-    ("--clients 2 --rows-per-user 3", "give one of"),
-    ("--alpha -1", "alpha"),
+    ("--clients 2 --rows-per-user 3", "give one of"), ("--alpha -1", "alpha"),
     ("--method fedavg --alpha 0.1 --kappa 2", "alpha, kappa"),
-    ("--method dp_sgd --secure", "secure"),
-    (f"--rows-per-user 2 {PRIVATE} 0.5", "delta = 0.5"),
+    ("--method dp_sgd --secure", "secure"), (f"--rows-per-user 2 {PRIVATE} 0.5", "delta = 0.5"),
 ])  # fmt: skip
 def test_train_refuses_by_key(folder, more, named, capsys):
     assert train(more) == 2

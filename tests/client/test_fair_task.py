@@ -40,8 +40,7 @@ def test_distillation_lowers_objective_and_covariance():
 
 
 @pytest.mark.parametrize(("settings", "inner", "outer"), [
-    ({"steps": 1000}, True, True),
-    ({"rho_o": 1000.0, "steps": 100}, True, False),
+    ({"steps": 1000}, True, True), ({"rho_o": 1000.0, "steps": 100}, True, False),
     ({"inner_tolerance": 1e-30}, False, None),
 ])  # fmt: skip
 def test_distillation_says_whether_both_problems_converged(settings, inner, outer):
@@ -107,14 +106,19 @@ OPPORTUNITY, ODDS = {"notion": "equal_opportunity"}, {"notion": "equalized_odds"
     (TABLE.assign(town="b"), {}, "'town', among all rows, holds only .'b'"),
     (TABLE.query("town == 'a' or paid == 'no'"), OPPORTUNITY, "paid=yes, .*'a'"),
     (TABLE.query("town == 'a' or paid == 'yes'"), ODDS, "paid=no, .*'a'"),
-    (TABLE, {"penalty": "selection_rate"}, "needs 3 of"),
-    (TABLE[:49], {}, "49 rows; .* 50"),
+    (TABLE, {"penalty": "selection_rate"}, "needs 3 of"), (TABLE[:49], {}, "49 rows; .* 50"),
 ])  # fmt: skip
 def test_rows_that_cannot_be_compared_are_refused_by_column_and_value(table, settings, named):
     """Of three groups in the schema; the covariance needs two of them."""
     with pytest.raises(InputError, match=f"table: .*{named}"):
         distil(table, SCHEMA_OF_3, **settings)
     assert distil(TABLE[:50], SCHEMA_OF_3, steps=1).release
+
+
+def test_rows_without_weight_do_not_count_as_a_group():
+    weight = (TABLE["town"] == "a").to_numpy() * 1.0
+    with pytest.raises(InputError, match="'town', among all rows, holds only .'a'"):
+        sf.distill_table(TABLE, SCHEMA, sf.DistillConfig(steps=1), weight=weight)
 
 
 @dataclass(frozen=True)

@@ -89,25 +89,6 @@ def test_methods_in_rounds_are_those_of_their_room(clients):
     assert fitted.cost == (2, 20, 8 * (3 * (rows.x.shape[1] + 1) + 6) * 2 * 20)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "refine"])
-@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-def test_fedavg_and_refine_end_at_central_training(method, penalty, clients, shared):
-    config = sf.DistillConfig(rho_o=100.0, penalty=penalty)
-    (found, fitted), (central, _) = (
-        run_method(name, clients, config, REPORT, shared=shared) for name in (method, "central")
-    )
-    near = 1e-4 if method == "refine" else 0.02  # FedAvg's ridge holds the intercept, too
-    for metric in ("accuracy", "covariance", "spd"):
-        assert found.overall[metric].value == pytest.approx(central.overall[metric].value, abs=near)
-    assert fitted.converged
-    if method == "refine":
-        # At 5 points, sums of losses and of two groups.
-        n = clients.train[0].x.shape[1] + 1
-        numbers = 3 + 15 * (1 + n) + 5 * (1 if penalty == "covariance" else 3) * n * (n + 1) // 2
-        _, one = run_method("surrogate", clients, config, REPORT, shared=shared)
-        assert fitted.cost == (2, 1 + 5, one.cost.bytes_sent + 5 * 2 * 8 * numbers)
-
-
 def test_exponentiated_gradient_lowers_the_gap(clients):
     (plain, _), (fair, _) = (
         run_method("exponentiated_gradient", clients, sf.DistillConfig(rho_o=rho), REPORT)
@@ -136,25 +117,6 @@ def test_constant_has_no_gap_and_the_share_of_the_majority(clients):
     majority = max(np.mean(labels > 0), np.mean(labels < 0))
     assert found.overall["accuracy"].value == found.constant_accuracy == pytest.approx(majority)
     assert found.overall["spd"].value == 0
-
-
-def test_surrogates_are_made_once_a_seed_and_content(clients):
-    """Two weights share them, with the same results; other rows or another seed have their own."""
-    other = clients._replace(plain=tuple(Encoded(x, s, -y) for x, s, y in clients.plain))
-    made, shared = None, {}
-    for part, seed, rho, are_there in (
-        (clients, 0, 0.0, False),
-        (federate(PARTS, SCHEMA), 0, 10.0, True),
-        (clients, 1, 10.0, False),
-        (other, 1, 10.0, False),
-    ):
-        config = sf.DistillConfig(rho_o=rho, seed=seed)
-        found, fitted = run_method("surrogate", part, config, REPORT, shared=shared)
-        (now,) = shared.values()
-        assert (now is made) is are_there
-        made = now
-    alone, expected = run_method("surrogate", other, config, REPORT)
-    assert (found.overall, fitted.cost) == (alone.overall, expected.cost)
 
 
 @pytest.mark.parametrize(("given", "method", "rho", "expected"), [

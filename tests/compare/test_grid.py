@@ -36,10 +36,8 @@ def test_grid_holds_each_run_once_and_one_a_seed_where_no_weight_is_read(tmp_pat
 
 
 @pytest.mark.parametrize(("methods", "weights", "seeds", "named"), [
-    (["magic"], [1.0], 1, "'magic'"),
-    (["local"], [-1.0], 1, "weights"),
-    (["local"], [float("inf")], 1, "weights"),
-    (["local"], [1.0], 10_001, "seeds = 10001"),
+    (["magic"], [1.0], 1, "'magic'"), (["local"], [-1.0], 1, "weights"),
+    (["local"], [float("inf")], 1, "weights"), (["local"], [1.0], 10_001, "seeds = 10001"),
 ])  # fmt: skip
 def test_grid_that_cannot_be_run_is_refused(methods, weights, seeds, named, tmp_path):
     with pytest.raises(sf.InputError, match=named):

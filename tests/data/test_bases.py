@@ -108,13 +108,6 @@ def test_surrogate_of_either_schema_trains_a_curve(tmp_path, released):
     assert accuracy(sf.pool_and_train([tmp_path / "a.parquet"], ADDITIVE, server)) > 0.85
 
 
-def test_fair_release_is_of_the_inputs_of_its_schema():
-    config = sf.DistillConfig(n_synthetic=60, steps=200, rho_o=0.0, lambda_theta=1e-2)
-    release = sf.distill_table(curved_table(600), ADDITIVE, config).release
-    assert release.header.names == ADDITIVE.encoded_names
-    assert accuracy(sf.pool_and_train({"a": release}, ADDITIVE)) > 0.85
-
-
 def test_estimator_has_splines_and_interactions():
     table = pd.DataFrame(np.random.default_rng(0).uniform(-1, 1, (800, 2)), columns=["a", "b"])
     middle, same = np.abs(table["a"]) < 0.5, table["a"] * table["b"] > 0

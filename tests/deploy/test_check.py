@@ -54,35 +54,29 @@ def test_kit_with_the_engines_own_defaults_is_refused(tmp_path):
         assert said_of(fresh, file)
 
 
-@pytest.mark.parametrize(
-    ("content", "where"),
-    [
-        ({"a": 1, "b": [{"c": "x"}], "d": [2]}, []), ({"a": 1, "b": [{"c": "x"}]}, ["d"]),
-        ({"a": 1.0, "b": [{"c": "y"}], "d": 0}, ["a", "b.0.c"]), ([], [""]),
-        ({"a": True, "b": [{"c": "x"}, 1], "d": 0, "e": 1}, ["a", "b", "e"]),
-        ({"a": None, "b": [{"c": "x", "f": 1}], "d": 0}, ["a", "b.0.f"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "where"), [
+    ({"a": 1, "b": [{"c": "x"}], "d": [2]}, []), ({"a": 1, "b": [{"c": "x"}]}, ["d"]),
+    ({"a": 1.0, "b": [{"c": "y"}], "d": 0}, ["a", "b.0.c"]), ([], [""]),
+    ({"a": True, "b": [{"c": "x"}, 1], "d": 0, "e": 1}, ["a", "b", "e"]),
+    ({"a": None, "b": [{"c": "x", "f": 1}], "d": 0}, ["a", "b.0.f"]),
+])  # fmt: skip
 def test_difference_is_named_wherever_it_is(content, where):
     must = {"a": 1, "b": [{"c": "x"}], "d": "ANYTHING"}
     assert [place for place, _ in differences(content, must)] == where
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "key", "value"),
-    [
-        ("a", AUTHORIZATION, "permissions.lead.byoc", "any"), ("a", AUTHORIZATION, "more", 1),
-        ("a", RESOURCES, "allow_log_streaming", True), ("a", CLIENT, "client.fqsn", "b"),
-        ("a", RESOURCES, "class_allow_list", ["*"]),
-        ("localhost", RESOURCES, "components.1.args.uri_root", "/tmp/jobs"),
-        ("a", CLIENT, "servers.0.name", "other"), ("a", CLIENT, "require_signed_jobs", False),
-        ("localhost", SERVER, "servers.0.admin_server", "evil.org"),
-        (LEAD, ADMIN, "admin.server_identity", "evil.org"),
-        (LEAD, ADMIN, "admin.username", "other@hub.org"),
-        (LEAD, "local/resources.json.default", "admin.with_debug", True),
-        ("a", "local/log_config.json.default", "handlers.x", {"()": "os.system"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "file", "key", "value"), [
+    ("a", AUTHORIZATION, "permissions.lead.byoc", "any"), ("a", AUTHORIZATION, "more", 1),
+    ("a", RESOURCES, "allow_log_streaming", True), ("a", CLIENT, "client.fqsn", "b"),
+    ("a", RESOURCES, "class_allow_list", ["*"]),
+    ("localhost", RESOURCES, "components.1.args.uri_root", "/tmp/jobs"),
+    ("a", CLIENT, "servers.0.name", "other"), ("a", CLIENT, "require_signed_jobs", False),
+    ("localhost", SERVER, "servers.0.admin_server", "evil.org"),
+    (LEAD, ADMIN, "admin.server_identity", "evil.org"),
+    (LEAD, ADMIN, "admin.username", "other@hub.org"),
+    (LEAD, "local/resources.json.default", "admin.with_debug", True),
+    ("a", "local/log_config.json.default", "handlers.x", {"()": "os.system"}),
+])  # fmt: skip
 def test_setting_of_each_file_is_compared(kit, name, file, key, value):
     folder = kit(name)
     change(folder / file, {key: value})
@@ -92,48 +86,42 @@ def test_setting_of_each_file_is_compared(kit, name, file, key, value):
 TARGET, IDENTITY = "servers.0.service.target", "servers.0.identity"
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "changes", "said"),
-    [
-        # It connects elsewhere.
-        ("a", CLIENT, {TARGET: "evil.org:8002"}, IDENTITY),
-        ("a", CLIENT, {TARGET: "evil.org:8002", IDENTITY: "evil.org"}, "evil.org:8002"),
-        ("a", CLIENT, {TARGET: "localhost:8003"}, "localhost:8003"),
-        ("a", CLIENT, {TARGET: "b:8002", IDENTITY: "b"}, "a dot"),
-        (LEAD, ADMIN, {"admin.host": "b", "admin.server_identity": "b"}, "a dot"),
-        ("localhost", SERVER, {TARGET: "a b"}, "names no server"),
-        ("localhost", SERVER, {"servers": None}, "names no server"),
-        # Its party's own settings are not ready.
-        ("a", OWN, {"data": "no.csv"}, "no.csv"), ("a", OWN, {"key": "no.key"}, "no.key"),
-        ("a", OWN, {"schema": "no.json"}, "no.json"), ("a", OWN, {"limits": {}}, "kinds"),
-        ("a", OWN, {"limits.least_epsilon_left": 1.0}, "has no limit"),
-        ("a", OWN, {"limits.most_epsilon": 1.0}, "has no limit"),
-        ("a", OWN, {"limits.most_epsilon": 1.0, "limits.without_epsilon": True}, "exclude"),
-        ("a", OWN, {"limits.most_epsilon": -1}, "most_epsilon"), ("a", OWN, {"x": True}, "x: "),
-        ("localhost", OWN, {"schema": "no.json"}, "no.json"),
-        ("localhost", OWN, {"tests": ["no.csv"]}, "no.csv"),
-        ("localhost", OWN, {"aggregators": "keys"}, "keys"),
-        ("sums-a", OWN, {"limits": {}}, "no task"), ("sums-a", OWN, {"key": "no"}, "no:"),
-        ("sums-a", OWN, {"clients": "none"}, "none"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "file", "changes", "said"), [
+    # It connects elsewhere.
+    ("a", CLIENT, {TARGET: "evil.org:8002"}, IDENTITY),
+    ("a", CLIENT, {TARGET: "evil.org:8002", IDENTITY: "evil.org"}, "evil.org:8002"),
+    ("a", CLIENT, {TARGET: "localhost:8003"}, "localhost:8003"),
+    ("a", CLIENT, {TARGET: "b:8002", IDENTITY: "b"}, "a dot"),
+    (LEAD, ADMIN, {"admin.host": "b", "admin.server_identity": "b"}, "a dot"),
+    ("localhost", SERVER, {TARGET: "a b"}, "names no server"),
+    ("localhost", SERVER, {"servers": None}, "names no server"),
+    # Its party's own settings are not ready.
+    ("a", OWN, {"data": "no.csv"}, "no.csv"), ("a", OWN, {"key": "no.key"}, "no.key"),
+    ("a", OWN, {"schema": "no.json"}, "no.json"), ("a", OWN, {"limits": {}}, "kinds"),
+    ("a", OWN, {"limits.least_epsilon_left": 1.0}, "has no limit"),
+    ("a", OWN, {"limits.most_epsilon": 1.0}, "has no limit"),
+    ("a", OWN, {"limits.most_epsilon": 1.0, "limits.without_epsilon": True}, "exclude"),
+    ("a", OWN, {"limits.most_epsilon": -1}, "most_epsilon"), ("a", OWN, {"x": True}, "x: "),
+    ("localhost", OWN, {"schema": "no.json"}, "no.json"),
+    ("localhost", OWN, {"tests": ["no.csv"]}, "no.csv"),
+    ("localhost", OWN, {"aggregators": "keys"}, "keys"),
+    ("sums-a", OWN, {"limits": {}}, "no task"), ("sums-a", OWN, {"key": "no"}, "no:"),
+    ("sums-a", OWN, {"clients": "none"}, "none"),
+])  # fmt: skip
 def test_kit_that_is_not_ready_is_refused(kit, name, file, changes, said):
     folder = kit(name)
     change(folder / file, changes)
     assert any(said in line for line in problems(folder))
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "said"),
-    [
-        ("a", "startup/sub_start.sh", ""), ("a", "startup/custom/own.py", "startup/custom"),
-        ("a", "local/custom/own.py", "local/custom"), ("a", "local/privacy.json", ""),
-        ("a", "local/keys/run.sh", ""), ("a", "local/aggregators/run.sh", ""),
-        ("localhost", "startup/client.key", ""), (LEAD, "startup/custom/own.py", "startup/custom"),
-        ("localhost", "local/keys/more/a.pub", "local/keys/more"),
-        (LEAD, "local/custom/own.py", "local/custom"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "path", "said"), [
+    ("a", "startup/sub_start.sh", ""), ("a", "startup/custom/own.py", "startup/custom"),
+    ("a", "local/custom/own.py", "local/custom"), ("a", "local/privacy.json", ""),
+    ("a", "local/keys/run.sh", ""), ("a", "local/aggregators/run.sh", ""),
+    ("localhost", "startup/client.key", ""), (LEAD, "startup/custom/own.py", "startup/custom"),
+    ("localhost", "local/keys/more/a.pub", "local/keys/more"),
+    (LEAD, "local/custom/own.py", "local/custom"),
+])  # fmt: skip
 def test_file_that_is_not_of_the_kit_is_refused(kit, name, path, said):
     folder = kit(name)
     (folder / path).parent.mkdir(exist_ok=True)
@@ -189,15 +177,12 @@ def certificate(
     return new.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, None), ({"days": -1}, "expired"), ({"days": 3}, "expires on"),
-        ({"role": "server"}, "'server'"), ({"role": "lead"}, "'lead'"), ({"org": "org_b"}, "org_b"),
-        ({"name": "b", "hosts": ["b"]}, "client.fqsn"), ({"hosts": []}, "[]"),
-        ({"hosts": ["a", "hub.org"]}, "hub.org"), ({"by": STRANGER}, "rootCA.pem"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "said"), [
+    ({}, None), ({"days": -1}, "expired"), ({"days": 3}, "expires on"),
+    ({"role": "server"}, "'server'"), ({"role": "lead"}, "'lead'"), ({"org": "org_b"}, "org_b"),
+    ({"name": "b", "hosts": ["b"]}, "client.fqsn"), ({"hosts": []}, "[]"),
+    ({"hosts": ["a", "hub.org"]}, "hub.org"), ({"by": STRANGER}, "rootCA.pem"),
+])  # fmt: skip
 def test_certificate_must_be_of_the_kits_party(kit, made, changes, said):
     site = kit("a")
     content = (site / "startup" / "client.key").read_bytes()
@@ -225,10 +210,9 @@ def test_root_with_a_second_authority_is_refused(kit, made):
     assert said_of(site, "startup/rootCA.pem", "must be one")
 
 
-@pytest.mark.parametrize(
-    ("name", "missing"),
-    [("sums-a", "sums/sums-a.answers"), ("a", "local/aggregators/sums-b.pub"), ("a", "local")],
-)
+@pytest.mark.parametrize(("name", "missing"), [
+    ("sums-a", "sums/sums-a.answers"), ("a", "local/aggregators/sums-b.pub"), ("a", "local"),
+])  # fmt: skip
 def test_kit_with_a_part_missing_is_refused(kit, name, missing):
     folder = kit(name)
     path = folder / missing

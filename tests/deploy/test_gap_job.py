@@ -106,16 +106,13 @@ def test_question_that_differs_is_booked_anew(world, what):
     assert (code, first == second, spent(world).releases) == ("ok", False, 2)
 
 
-@pytest.mark.parametrize(
-    ("limits", "changes", "code"),
-    [
-        ({"kinds": ["surrogate", "fair"]}, {"model": b"none"}, "kind"),  # limits come first
-        ({"most_epsilon": 0.9}, {}, "epsilon"), ({"least_epsilon_left": 99.5}, {}, "budget"),
-        *(({}, {"epsilon": epsilon}, "settings") for epsilon in (0, "1", 101)),
-        *(({}, {"model": model}, "settings") for model in (b"", b"{}", b"\xff", b"[" * 10**5)),
-        ({}, {"seed": 1}, "settings"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("limits", "changes", "code"), [
+    ({"kinds": ["surrogate", "fair"]}, {"model": b"none"}, "kind"),  # limits come first
+    ({"most_epsilon": 0.9}, {}, "epsilon"), ({"least_epsilon_left": 99.5}, {}, "budget"),
+    *(({}, {"epsilon": epsilon}, "settings") for epsilon in (0, "1", 101)),
+    *(({}, {"model": model}, "settings") for model in (b"", b"{}", b"\xff", b"[" * 10**5)),
+    ({}, {"seed": 1}, "settings"),
+])  # fmt: skip
 def test_site_refuses_before_it_books(world, limits, changes, code):
     world.limit("north", **({"kinds": ["gap"], "most_epsilon": 1.0} | limits))
     assert answer(world, **changes) == (code, b"")

@@ -152,10 +152,9 @@ def train(world, channel, settings, **changes):
     return federation, sf.read_model(output / "model.json").theta
 
 
-@pytest.mark.parametrize(
-    ("n", "settings"),
-    [(ROWS, TRAIN | SECURE), (MANY, FPFL | SECURE), (MANY, REFINE | SECURE | {"clip": 1e4})],
-)
+@pytest.mark.parametrize(("n", "settings"), [
+    (ROWS, TRAIN | SECURE), (MANY, FPFL | SECURE), (MANY, REFINE | SECURE | {"clip": 1e4}),
+])  # fmt: skip
 def test_rounds_in_shares_give_the_numbers_of_one_process(tmp_path, n, settings):
     world = world_of(tmp_path, n)
     federation, theta = train(world, world.channel(), settings)

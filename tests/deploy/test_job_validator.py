@@ -71,18 +71,15 @@ def test_file_that_is_no_json_is_refused(app, file, text):
     assert "JSON" in problem(app)
 
 
-@pytest.mark.parametrize(
-    ("file", "key", "value", "said"),
-    [
-        (CLIENT, "more", 1, "more"), (CLIENT, "executors.0.tasks", ["x"], "executors.0.tasks"),
-        (CLIENT, "executors.0.executor.args.x", "{$HOME}", "executors.0.executor.args.x"),
-        (SERVER, "workflows", [], "workflows"), (SERVER, ARGS, None, ARGS),
-        (SERVER, "workflows.0.path", "os.system", "workflows.0.path"),
-        (SERVER, "x\n" * 200, 1, "x\\nx\\nx"), (SERVER, f"{ARGS}.kind", "a${HOME}", "brace"),
-        (SERVER, f"{ARGS}.sites", ["{$HOME}"], "brace"),
-        (SERVER, f"{ARGS}.job", {"{workflows}": 1}, "brace"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("file", "key", "value", "said"), [
+    (CLIENT, "more", 1, "more"), (CLIENT, "executors.0.tasks", ["x"], "executors.0.tasks"),
+    (CLIENT, "executors.0.executor.args.x", "{$HOME}", "executors.0.executor.args.x"),
+    (SERVER, "workflows", [], "workflows"), (SERVER, ARGS, None, ARGS),
+    (SERVER, "workflows.0.path", "os.system", "workflows.0.path"),
+    (SERVER, "x\n" * 200, 1, "x\\nx\\nx"), (SERVER, f"{ARGS}.kind", "a${HOME}", "brace"),
+    (SERVER, f"{ARGS}.sites", ["{$HOME}"], "brace"),
+    (SERVER, f"{ARGS}.job", {"{workflows}": 1}, "brace"),
+])  # fmt: skip
 def test_job_that_is_changed_is_refused(app, file, key, value, said):
     change(app / file, {key: value})
     assert said in problem(app)

@@ -32,15 +32,12 @@ def test_answer_is_booked_and_asked_again_the_same(world):
     assert (left.output, left.submitter, left.guarantee) == ("job-1", "lead", None)
 
 
-@pytest.mark.parametrize(
-    ("limits", "settings", "code"),
-    [
-        ({"kinds": ["fair"]}, RELEASE, "kind"), ({"kinds": ["surrogate"]}, FAIR, "kind"),
-        ({"k_min": 6}, RELEASE, "k_min"), ({"without_epsilon": False}, RELEASE, "epsilon"),
-        ({"most_epsilon": 0.5}, PRIVATE, "epsilon"), ({"most_delta": 1e-7}, PRIVATE, "epsilon"),
-        ({}, {"release": "other"}, "settings"), ({}, RELEASE | {"noise_seed": 1}, "settings"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("limits", "settings", "code"), [
+    ({"kinds": ["fair"]}, RELEASE, "kind"), ({"kinds": ["surrogate"]}, FAIR, "kind"),
+    ({"k_min": 6}, RELEASE, "k_min"), ({"without_epsilon": False}, RELEASE, "epsilon"),
+    ({"most_epsilon": 0.5}, PRIVATE, "epsilon"), ({"most_delta": 1e-7}, PRIVATE, "epsilon"),
+    ({}, {"release": "other"}, "settings"), ({}, RELEASE | {"noise_seed": 1}, "settings"),
+])  # fmt: skip
 def test_limits_refuse_before_a_row_is_read(world, limits, settings, code):
     world.limit("north", **limits)
     (world.folder / "north" / "rows.csv").unlink()

@@ -40,21 +40,18 @@ def test_job_with_aggregators_needs_all_of_them(tmp_path):
         assert server["workflows"][0]["args"]["aggregators"] == [*ADDERS]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"builders": []}, "builders"), ({"sites": []}, "sites"),
-        ({"sites": [{"name": "../a", "org": "bank"}]}, r"sites\.0\.name"),
-        ({"sites": [{"name": "hub.example.org", "org": "bank"}]}, r"sites\.0\.name"),
-        ({"sites": [{"name": "a", "org": "bank"}] * 2}, "'a'"),
-        ({"jobs": {"single_shot": {"release": {"release": "fair", "k_min": 3}}}}, "k_min"),
-        ({"jobs": {"single_shot": JOB | {"server": {"rho": -1}}}}, "rho"),
-        ({"jobs": {"train": SECURE}}, "aggregators: the job train"),
-        ({"aggregators": AGGREGATORS[:1]}, "aggregators"),
-        ({"aggregators": [one | {"org": "one"} for one in AGGREGATORS]}, "one organisation"),
-        ({"aggregators": [one | {"name": "a"} for one in AGGREGATORS]}, "'a'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"builders": []}, "builders"), ({"sites": []}, "sites"),
+    ({"sites": [{"name": "../a", "org": "bank"}]}, r"sites\.0\.name"),
+    ({"sites": [{"name": "hub.example.org", "org": "bank"}]}, r"sites\.0\.name"),
+    ({"sites": [{"name": "a", "org": "bank"}] * 2}, "'a'"),
+    ({"jobs": {"single_shot": {"release": {"release": "fair", "k_min": 3}}}}, "k_min"),
+    ({"jobs": {"single_shot": JOB | {"server": {"rho": -1}}}}, "rho"),
+    ({"jobs": {"train": SECURE}}, "aggregators: the job train"),
+    ({"aggregators": AGGREGATORS[:1]}, "aggregators"),
+    ({"aggregators": [one | {"org": "one"} for one in AGGREGATORS]}, "one organisation"),
+    ({"aggregators": [one | {"name": "a"} for one in AGGREGATORS]}, "'a'"),
+])  # fmt: skip
 def test_project_is_refused_by_its_key(tmp_path, changes, said):
     with pytest.raises(InputError, match=said):
         read_project(write_project(tmp_path, **changes))

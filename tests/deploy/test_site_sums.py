@@ -68,14 +68,11 @@ def test_site_shares_with_the_aggregators_alone_that_it_trusts(world, pinned):
     assert code(world, channel.asked[0], "job-2") == "aggregators"
 
 
-@pytest.mark.parametrize(
-    ("limits", "changes", "said"),
-    [
-        ({"kinds": ["training"]}, {"nonce": "7" * 64}, "kind"), ({}, {"carried": b"x"}, "message"),
-        ({"most_epsilon": 1.9}, {"nonce": "7" * 64}, "epsilon"),
-        ({}, {"clients": ["0" * 64], "least_clients": 1}, "settings"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("limits", "changes", "said"), [
+    ({"kinds": ["training"]}, {"nonce": "7" * 64}, "kind"), ({}, {"carried": b"x"}, "message"),
+    ({"most_epsilon": 1.9}, {"nonce": "7" * 64}, "epsilon"),
+    ({}, {"clients": ["0" * 64], "least_clients": 1}, "settings"),
+])  # fmt: skip
 def test_site_shares_counts_within_its_limits_for_sums_that_know_it(world, limits, changes, said):
     world.post(channel := world.channel())
     world.limit("north", **limits)
@@ -117,18 +114,15 @@ SUMMANDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("what", "limits", "code"),
-    [
-        ("counts", {}, "uploads"), ("counts", {"most_epsilon": 1.99}, "epsilon"),
-        ("counts", {"most_epsilon": None}, "epsilon"), ("counts", {"most_tasks": 0}, "tasks"),
-        ("counts", {"least_clients": 3}, "settings"), ("rows", {"most_delta": 1e-5}, "uploads"),
-        ("rows", {"most_delta": 9e-6}, "epsilon"), ("rows", {"most_epsilon": 1.99}, "epsilon"),
-        ("exact", {}, "epsilon"), ("exact", {"without_noise": True}, "uploads"),
-        ("noisy", {"most_rho": 1.0}, "uploads"), ("noisy", {"most_rho": 0.99}, "epsilon"),
-        ("noisy", {"most_rho": None}, "epsilon"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("what", "limits", "code"), [
+    ("counts", {}, "uploads"), ("counts", {"most_epsilon": 1.99}, "epsilon"),
+    ("counts", {"most_epsilon": None}, "epsilon"), ("counts", {"most_tasks": 0}, "tasks"),
+    ("counts", {"least_clients": 3}, "settings"), ("rows", {"most_delta": 1e-5}, "uploads"),
+    ("rows", {"most_delta": 9e-6}, "epsilon"), ("rows", {"most_epsilon": 1.99}, "epsilon"),
+    ("exact", {}, "epsilon"), ("exact", {"without_noise": True}, "uploads"),
+    ("noisy", {"most_rho": 1.0}, "uploads"), ("noisy", {"most_rho": 0.99}, "epsilon"),
+    ("noisy", {"most_rho": None}, "epsilon"),
+])  # fmt: skip
 def test_aggregator_limits_sums_at_the_border(world, what, limits, code):
     """Within its limits it looks at the uploads, of which there are none."""
     world.allow("sums-a", **limits)

@@ -36,15 +36,12 @@ def answer(world, asked, job, state=None, **changes):
     return world.answer(Message(text, asked.carried if state is None else state), job=job)
 
 
-@pytest.mark.parametrize(
-    ("n", "settings"),
-    [
-        (ROWS, TRAIN | {"clip": 0.05}), (ROWS, st.SAMPLED), (ROWS, st.FAIR_SGD),
-        (ROWS, st.TWO_PHASE), (MANY, REFINE),
-        # From another start a row comes to outweigh others in a sum, and sites refuse to answer.
-        (MANY, FPFL | {"hidden": [3], "seed": 1}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("n", "settings"), [
+    (ROWS, TRAIN | {"clip": 0.05}), (ROWS, st.SAMPLED), (ROWS, st.FAIR_SGD),
+    (ROWS, st.TWO_PHASE), (MANY, REFINE),
+    # From another start a row comes to outweigh others in a sum, and sites refuse to answer.
+    (MANY, FPFL | {"hidden": [3], "seed": 1}),
+])  # fmt: skip
 def test_rounds_give_the_numbers_of_one_process(tmp_path, n, settings):
     world = world_of(tmp_path, n)
     federation, theta = train(world, channel_of(world), settings, most_rows=2 * n)
@@ -78,17 +75,14 @@ LOCAL = Claim("training", 2.0, 1e-3, least_rows=ROWS, rounds=3, number=1)  # noi
 EXACT = Claim("training", None, rounds=3, number=1, seen=True)
 
 
-@pytest.mark.parametrize(
-    ("settings", "claim", "labels"),
-    [
-        (TRAIN | {"rounds": 3, "hidden": [3, 8]}, EXACT._replace(width=8), 0),
-        (st.FAIR_SGD | {"rounds": 3}, EXACT, 0), (FPFL | PRIVATE, LOCAL._replace(seen=True), 0),
-        (FPFL | PRIVATE | {"secure": True}, LOCAL, 0), (DP_SGD | PRIVATE, LOCAL, 0),
-        # What a teacher leaves open is no epsilon.
-        (st.TWO_PHASE | PRIVATE, LOCAL._replace(epsilon=None, seen=True), 126),
-        (st.END_TO_END | PRIVATE, LOCAL, 126),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "claim", "labels"), [
+    (TRAIN | {"rounds": 3, "hidden": [3, 8]}, EXACT._replace(width=8), 0),
+    (st.FAIR_SGD | {"rounds": 3}, EXACT, 0), (FPFL | PRIVATE, LOCAL._replace(seen=True), 0),
+    (FPFL | PRIVATE | {"secure": True}, LOCAL, 0), (DP_SGD | PRIVATE, LOCAL, 0),
+    # What a teacher leaves open is no epsilon.
+    (st.TWO_PHASE | PRIVATE, LOCAL._replace(epsilon=None, seen=True), 126),
+    (st.END_TO_END | PRIVATE, LOCAL, 126),
+])  # fmt: skip
 def test_claim_is_that_of_the_method(world, settings, claim, labels):
     agreed = Agreement(train=settings, sites=NAMES, least_rows=ROWS, most_rows=1000)
     sites = world.federation(channel_of(world))
@@ -99,14 +93,11 @@ def test_claim_is_that_of_the_method(world, settings, claim, labels):
     assert task.max_bytes == 16 + labels  # room for a bit of each row that it may have
 
 
-@pytest.mark.parametrize(
-    ("limits", "changes", "code"),
-    [
-        ({"kinds": ["surrogate"]}, {}, "kind"), ({"most_rounds_of_job": 5}, {}, "rounds"),
-        ({}, {"train": TRAIN | {"cohort": 1}}, "settings"), ({}, {"sites": ["south"]}, "settings"),
-        ({}, {}, "message"),  # no state came
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("limits", "changes", "code"), [
+    ({"kinds": ["surrogate"]}, {}, "kind"), ({"most_rounds_of_job": 5}, {}, "rounds"),
+    ({}, {"train": TRAIN | {"cohort": 1}}, "settings"), ({}, {"sites": ["south"]}, "settings"),
+    ({}, {}, "message"),  # no state came
+])  # fmt: skip
 def test_site_refuses_before_it_reads_a_row(world, limits, changes, code):
     world.limit("north", **{"most_rounds": 50} | limits)
     settings = {"train": TRAIN, "sites": NAMES, "most_rows": 300} | changes
@@ -142,15 +133,12 @@ def test_site_that_is_missing_does_not_make_steps_shorter(world, settings):
     np.testing.assert_allclose(theta, expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("n", "settings", "entry", "value"),
-    [
-        (ROWS, TRAIN, slice(0), None), (ROWS, TRAIN, slice(1), None), (ROWS, TRAIN, 0, np.nan),
-        (ROWS, TRAIN | {"clip": 0.05}, slice(None), 1.0), (ROWS, TRAIN, -1, -1e-9),
-        (ROWS, TRAIN, -1, ROWS + 1), (ROWS, DP_SGD, -1, ROWS - 1), (MANY, FPFL, -1, -1.0),
-        (MANY, REFINE, 0, MANY + 1), (MANY, REFINE, 1, 2e3), (MANY, REFINE, 1, -1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("n", "settings", "entry", "value"), [
+    (ROWS, TRAIN, slice(0), None), (ROWS, TRAIN, slice(1), None), (ROWS, TRAIN, 0, np.nan),
+    (ROWS, TRAIN | {"clip": 0.05}, slice(None), 1.0), (ROWS, TRAIN, -1, -1e-9),
+    (ROWS, TRAIN, -1, ROWS + 1), (ROWS, DP_SGD, -1, ROWS - 1), (MANY, FPFL, -1, -1.0),
+    (MANY, REFINE, 0, MANY + 1), (MANY, REFINE, 1, 2e3), (MANY, REFINE, 1, -1.0),
+])  # fmt: skip
 def test_report_that_no_site_can_have_is_refused(tmp_path, n, settings, entry, value):
     """The last entry, or the first of refine, is the number of rows."""
     world = world_of(tmp_path, n)

@@ -31,8 +31,7 @@ def gap_of_release(release, table, schema, strata):
 @pytest.mark.parametrize(("notion", "strata", "wanted", "group_input", "n_groups"), [
     ("statistical_parity", [(-1, 1)], 0.08, True, 2),
     ("statistical_parity", [(-1, 1)], 0.02, False, 2),
-    ("statistical_parity", [(-1, 1)], 0.1, False, 3),
-    ("equal_opportunity", [(1,)], 0.15, True, 2),
+    ("statistical_parity", [(-1, 1)], 0.1, False, 3), ("equal_opportunity", [(1,)], 0.15, True, 2),
     ("equalized_odds", [(-1,), (1,)], 0.15, True, 2),
 ])  # fmt: skip
 def test_gap_of_the_released_model_is_the_wanted_one(notion, strata, wanted, group_input, n_groups):

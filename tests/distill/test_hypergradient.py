@@ -23,8 +23,7 @@ def require_central_difference(problem, value):
 
 
 @pytest.mark.parametrize(("n_groups", "penalty", "notion", "group_input"), [
-    (2, "covariance", "statistical_parity", True),
-    (3, "covariance", "equalized_odds", False),
+    (2, "covariance", "statistical_parity", True), (3, "covariance", "equalized_odds", False),
     (2, "selection_rate", "equal_opportunity", False),
     (3, "selection_rate", "statistical_parity", True),
 ])  # fmt: skip

@@ -186,6 +186,8 @@ def test_best_x_is_none_whose_inner_problem_did_not_converge(problem):
     never, _ = run(problem, SHORT, inner=Lbfgs(1e-30, 2))
     assert not never.best.record.inner_converged
     assert np.isfinite(never.best.record.objective)
+    unsolved, _ = run(problem, SHORT, linear=ConjugateGradient(1e-30))
+    assert not unsolved.best.record.inner_converged
 
 
 def test_best_x_without_a_penalty_reaches_central_training():

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 
 from synthfair.distill import solvers
@@ -50,33 +49,6 @@ def test_inner_solvers_find_what_scikit_learn_finds(solver):
         assert solution.converged
         assert solution.iterations < 30
         np.testing.assert_allclose(solution.params, reference.coef_[0], rtol=1e-5)
-
-
-def some_quadratic(orders):
-    """The scales of its variables span orders of magnitude."""
-    rng = np.random.default_rng(0)
-    root, spread = rng.normal(size=(30, 30)), np.logspace(0, orders, 30)
-    return (root @ root.T + np.eye(30)) * spread * spread[:, None], rng.normal(size=30)
-
-
-def test_lbfgs_of_a_batch_needs_about_as_many_iterations_as_scipys_alone():
-    """Some need many more than others, and more than are remembered."""
-
-    def solved(hessian, start):
-        return Lbfgs(1e-6, 500).minimise(smooth(lambda t: 0.5 * t @ hessian @ t), start)
-
-    hessians, starts = map(np.array, zip(*map(some_quadratic, (0.0, 0.5, 1.0)), strict=True))
-    batch = jax.jit(jax.vmap(solved))(jnp.asarray(hessians), jnp.asarray(starts))
-    assert MEMORY < batch.iterations[0] < 0.8 * batch.iterations[1] < 0.6 * batch.iterations[2]
-    assert batch.converged.all()
-    np.testing.assert_allclose(batch.params, 0, atol=1e-6)
-    options = {"maxcor": MEMORY, "gtol": 1e-7, "ftol": 0.0, "maxiter": 1000}
-    for hessian, start, iterations in zip(hessians, starts, batch.iterations, strict=True):
-        peer = scipy.optimize.minimize(
-            lambda t, h=hessian: (0.5 * t @ h @ t, h @ t),
-            start, jac=True, method="L-BFGS-B", options=options,
-        )  # fmt: skip
-        assert iterations < 1.5 * peer.nit
 
 
 @pytest.mark.parametrize("solver", [Lbfgs(1e-8, 200), Newton(1e-8, 200)])

@@ -28,18 +28,13 @@ def test_job_beyond_a_sites_limits_is_refused_and_nothing_leaves(sums, limits, c
     assert sums.left("north") == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "planned", "answered", "word"),
-    [
-        ('relation = "replace"', [], None, "relation"),
-        ("", ["--epsilon", "0.1"], None, "epsilon"),
-        ("", ["--unit", "user", "--rows-per-user", "3"], None, "unit"),
-        ("", ["--rows-per-client", "500"], None, "--rows-per-client"),
-        ("", [], ["--user-column", "town"], "unit"),
-        ("", [], ["--k-min", "100"], "k_min"),
-        ("", [], ["--most-delta", "1e-6"], "delta"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "planned", "answered", "word"), [
+    ('relation = "replace"', [], None, "relation"), ("", ["--epsilon", "0.1"], None, "epsilon"),
+    ("", ["--unit", "user", "--rows-per-user", "3"], None, "unit"),
+    ("", ["--rows-per-client", "500"], None, "--rows-per-client"),
+    ("", [], ["--user-column", "town"], "unit"), ("", [], ["--k-min", "100"], "k_min"),
+    ("", [], ["--most-delta", "1e-6"], "delta"),
+])  # fmt: skip
 def test_task_whose_privacy_is_not_as_asked_is_refused(  # noqa: PLR0917
     sums, capsys, settings, planned, answered, word
 ):
@@ -54,10 +49,9 @@ def test_task_whose_privacy_is_not_as_asked_is_refused(  # noqa: PLR0917
     assert not (files.folder / "north.ledger").exists()
 
 
-@pytest.mark.parametrize(
-    ("limits", "label", "code"),
-    [({"kinds": ["counts"]}, "paid", "kind"), ({}, "other", "failed"), ({}, "paid", "failed")],
-)
+@pytest.mark.parametrize(("limits", "label", "code"), [
+    ({"kinds": ["counts"]}, "paid", "kind"), ({}, "other", "failed"), ({}, "paid", "failed"),
+])  # fmt: skip
 def test_plan_is_worked_on_only_within_a_sites_limits_and_schema(
     sums, limits, label, code, monkeypatch
 ):

@@ -163,10 +163,9 @@ def test_group_sizes_are_by_label():
     assert intervals.group_sizes(ROWS._replace(n_groups=4))[2:] == [(3, 1, 2), (0, 0, 0)]
 
 
-@pytest.mark.parametrize(
-    ("least", "label", "counts"),
-    [(3, 0, True), (4, 0, False), (40, 0, False), (1, 1, True), (2, 1, False)],
-)
+@pytest.mark.parametrize(("least", "label", "counts"), [
+    (3, 0, True), (4, 0, False), (40, 0, False), (1, 1, True), (2, 1, False),
+])  # fmt: skip
 def test_small_groups_among_the_rows_that_a_gap_compares_are_left_out(least, label, counts):
     rows = ROWS if counts else ROWS.take(np.arange(80))._replace(n_groups=2)
     limited, every = found(ROWS, min_group_rows=least), found(ROWS)

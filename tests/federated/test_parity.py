@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synthfair.errors import InputError
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.single_rows import UserRows
 
@@ -62,14 +61,3 @@ def test_parity_slopes_are_the_derivatives_of_the_differences():
     slope = parity.differences(RateSums(values, counts)).slope
     for q in range(2):
         np.testing.assert_allclose(whole[q, :, q], slope[q], atol=1e-12)
-
-
-def test_parity_of_accuracy_takes_several_classes_and_the_others_do_not():
-    score = jnp.array([[LARGE, 0, 0], [0, LARGE, 0]])
-    rows = UserRows(jnp.zeros((2, 1)), jnp.array([[0], [1]]), jnp.array([0, 2]), jnp.ones(2))
-    right = Parity("accuracy_parity").sums(score, rows).values
-    np.testing.assert_allclose(right, [[1, 0]], atol=1e-9)
-    with pytest.raises(InputError, match="equal_opportunity"):
-        Parity("equal_opportunity").sums(score, rows)
-    with pytest.raises(InputError, match="groups"):
-        Parity("equal_opportunity", (2, 1))

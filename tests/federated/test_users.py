@@ -9,7 +9,7 @@ from two_group_rows import weights_for
 import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.federated import TrainConfig, assign_users, make_user_data
-from synthfair.federated.users import Cohorts, draw_users, held_out_rows, make_users
+from synthfair.federated.users import Cohorts, held_out_rows, make_users
 
 # Cohorts
 
@@ -62,18 +62,6 @@ def test_users_of_parts_of_unlike_lengths_are_refused(n, owner):
 
 
 # Users of a table
-
-
-def test_users_of_poisson_sizes_have_the_zero_truncated_distribution():
-    """Mean and variance within 6 standard errors: false alarm below 1e-6."""
-    owner = draw_users(40_000, rows_per_user=2.0, seed=1)
-    sizes = np.unique(owner, return_counts=True)[1]
-    mean = 2 / (1 - np.exp(-2))
-    variance = mean * (1 + 2 - mean)
-    assert abs(sizes.mean() - mean) < 6 * np.sqrt(variance / len(sizes))
-    assert abs(sizes.var() - variance) < 6 * variance * np.sqrt(3 / len(sizes))
-    assert len(owner) == 40_000
-    assert not np.array_equal(owner, np.sort(owner))  # at random
 
 
 def test_users_that_are_clients_test_on_rows_of_their_own():

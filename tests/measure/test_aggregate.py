@@ -3,7 +3,6 @@
 import io
 import os
 import threading
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -171,24 +170,6 @@ def test_report_pipe_is_read_and_a_device_is_not(tmp_path):
     writer.join()
     with pytest.raises(InputError, match="device"):
         total(Path("/dev/zero"))
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_report_memory_does_not_grow(tmp_path, form):
-    def peak(thousands):
-        table = pd.concat([made(1000)] * thousands)
-        if form == "csv":
-            table.to_csv(tmp_path / "r", index=False)
-        else:
-            table.to_parquet(tmp_path / "r", row_group_size=10**6, compression=None)
-        tracemalloc.start()
-        total(tmp_path / "r", ids=2**20)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    peak(1)  # loads what is loaded once
-    assert peak(240) < 1.3 * peak(100)
 
 
 def as_ids(numbers):

@@ -151,4 +151,6 @@ def test_file_under_two_names_is_refused(tmp_path, name):
     first = tmp_path / name if name == "loop" else out
     with pytest.raises(InputError, match=f"{first.name}: is named twice"):
         require_distinct(first, tmp_path / "other", tmp_path / name)
+    with pytest.raises(InputError, match="is named twice"):
+        require_free(first, tmp_path / name, force=True)
     require_distinct(first, tmp_path / "other", tmp_path / "none")

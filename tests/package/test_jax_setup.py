@@ -30,42 +30,6 @@ def test_importing_synthfair_changes_nothing_in_the_process():
     subprocess.run([sys.executable, "-W", "default", "-c", CHANGES_NOTHING], check=True)
 
 
-CACHED = """
-import sys
-from pathlib import Path
-from synthfair.jax_setup import start_jax
-start_jax()
-import jax
-events = []
-jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # of what is so small
-def hits():
-    events.clear()
-    jax.clear_caches()
-    start_jax()
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    assert jax.jit(lambda x: x * 3.0)(2.0).dtype == "float64"
-    return sum(name.endswith("cache_hits") for name in events)
-folder = Path(sys.argv[1], "synthfair", "compiled")
-assert hits() == 0
-assert hits() > 0
-assert folder.stat().st_mode & 0o777 == 0o700
-for path in folder.glob("*-cache"):
-    path.write_bytes(path.read_bytes()[:100])
-assert hits() == 0
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems name the folder otherwise")
-def test_cache_is_used_again_unless_it_is_damaged(tmp_path):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "TF_CPP_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", CACHED, str(tmp_path)],
-        env=kept | {"XDG_CACHE_HOME": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     """Starts JAX in some environment; returns what is set."""

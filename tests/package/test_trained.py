@@ -38,22 +38,14 @@ def altered(tmp_path, renewed=False, **changes):
     return path
 
 
-@pytest.mark.parametrize(
-    ("renewed", "changes", "word"),
-    [
-        (False, {"theta": [0.0] * 9}, "altered"),
-        (False, {"intercept": False}, "altered"),
-        (False, {"sha256": "0" * 64}, "altered"),
-        (False, {"extra": 1}, "altered"),
-        (False, {"sha256": None}, "altered"),
-        (True, {"theta": [0.0]}, "theta"),
-        (True, {"inputs": ["a"]}, "inputs"),
-        (True, {"theta": ["x"]}, "theta.0"),
-        (True, {"format": "synthfair-model/9"}, "format"),
-        (True, {"extra": 1}, "extra"),
-        (True, {"schema": {}}, "schema.name"),
-    ],
-)
+@pytest.mark.parametrize(("renewed", "changes", "word"), [
+    (False, {"theta": [0.0] * 9}, "altered"), (False, {"intercept": False}, "altered"),
+    (False, {"sha256": "0" * 64}, "altered"), (False, {"extra": 1}, "altered"),
+    (False, {"sha256": None}, "altered"), (True, {"theta": [0.0]}, "theta"),
+    (True, {"inputs": ["a"]}, "inputs"), (True, {"theta": ["x"]}, "theta.0"),
+    (True, {"format": "synthfair-model/9"}, "format"), (True, {"extra": 1}, "extra"),
+    (True, {"schema": {}}, "schema.name"),
+])  # fmt: skip
 def test_model_file_that_was_altered_is_refused(tmp_path, renewed, changes, word):
     """A renewed checksum does not help it."""
     with pytest.raises(InputError, match=f"m.json: .*{word}"):

@@ -88,7 +88,7 @@ def test_training_by_shares_has_noise_of_each_aggregator_for_its_rounded_norm():
     noise = least * shares.norm
     found = training(shares=shares, noise=noise)
     assert (found.adversary, found.unit) == ("all_but_one", "user")
-    assert found.mechanisms[0].multiplier == pytest.approx(least)
+    assert found.mechanisms[0].multiplier == pytest.approx(least, rel=1e-13)
     with pytest.raises(InputError, match="noise"):
         training(shares=shares, noise=noise * (1 - 1e-9))
     with pytest.raises(ValueError, match="norm"):  # without rounding

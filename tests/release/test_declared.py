@@ -62,10 +62,9 @@ def released(rows, config, folder):
     return paths[2].read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("config", "changes"),
-    [(SURROGATE, CHANGES), *((config, ["order"]) for config in (FAIR, *PRIVATE))],
-)
+@pytest.mark.parametrize(("config", "changes"), [
+    (SURROGATE, CHANGES), *((config, ["order"]) for config in (FAIR, *PRIVATE)),
+])  # fmt: skip
 def test_release_does_not_depend_on_what_it_does_not_declare(config, changes, tmp_path):
     sent = released(some_table(), config, tmp_path)
     for change in changes:

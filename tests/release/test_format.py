@@ -145,6 +145,12 @@ def test_release_of_another_schema_is_refused_by_column(path):
         read_release(path, SCHEMA.model_copy(update={"columns": columns}))
 
 
+def test_release_with_columns_in_another_order_is_refused(path):
+    backwards = dict(reversed(SCHEMA.columns.items()))
+    with pytest.raises(InputError, match="order"):
+        read_release(path, SCHEMA.model_copy(update={"columns": backwards}))
+
+
 NEIGHBOUR = [0.25, np.nextafter(0.25, 1)]
 ALTERED = {name: (set_column(name, NEIGHBOUR), {}) for name in SCHEMA.encoded_names} | {
     "group": column_with("(group)", [0, 0], "int32")[:2],

@@ -31,10 +31,9 @@ def shown(folder, capsys, *flags, name="r.parquet"):
     return code, " ".join(said.out.split()), " ".join(said.err.split())
 
 
-@pytest.mark.parametrize(
-    ("schema", "signer", "wrong"),
-    [("schema", "ada", []), ("other", "ada", ["town"]), ("other", "bob", ["town", "'bob'"])],
-)
+@pytest.mark.parametrize(("schema", "signer", "wrong"), [
+    ("schema", "ada", []), ("other", "ada", ["town"]), ("other", "bob", ["town", "'bob'"]),
+])  # fmt: skip
 def test_inspection_fails_for_all_that_does_not_fit(folder, capsys, schema, signer, wrong):
     path, files = folder / "r.parquet", (folder / f"{schema}.json", folder / f"{signer}.pub")
     found = inspect_release(path, schema=read_schema(files[0]), keys=read_keys(files[1:]))

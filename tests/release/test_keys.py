@@ -57,10 +57,9 @@ def test_signer_of_two_releases_is_refused(keys):
     assert len(read_releases(paths, SCHEMA)) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "trusted", "said"),
-    [(None, "", "not signed; .*'ada', 'bob'"), ("ada", "bob.pub", "unknown key .*'bob'")],
-)
+@pytest.mark.parametrize(("name", "trusted", "said"), [
+    (None, "", "not signed; .*'ada', 'bob'"), ("ada", "bob.pub", "unknown key .*'bob'"),
+])  # fmt: skip
 def test_signature_that_no_key_knows_is_refused_where_keys_are_given(keys, name, trusted, said):
     path = signed(keys, name, keys / "r.parquet")
     assert (read_release(path, SCHEMA).signature.public_key is None) == (name is None)

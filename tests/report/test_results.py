@@ -77,12 +77,10 @@ def test_epsilon_that_rests_on_a_condition_is_not_reported(runs, tmp_path):
 
 
 @pytest.mark.parametrize(("changes", "key"), [
-    ({"surprise": 1}, "surprise"),
-    ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),
+    ({"surprise": 1}, "surprise"), ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),
     ({"method": "a\x1b[2Jb"}, "method"),
     ({"influence": {"outliers_above": None, "releases": {"a\u202e": {}}}}, "influence"),
-    ({"client_gaps": {"spd": {"nobody": {}}}}, "client_gaps"),
-    ({"rows": {"nobody": {}}}, "rows"),
+    ({"client_gaps": {"spd": {"nobody": {}}}}, "client_gaps"), ({"rows": {"nobody": {}}}, "rows"),
 ])  # fmt: skip
 def test_metrics_file_damaged_is_refused_by_key(runs, tmp_path, changes, key):
     with pytest.raises(sf.InputError, match=f"(?s)metrics.json: .*{key}"):

@@ -5,7 +5,6 @@ from builders import SCHEMA, TABLE, some_model, some_release
 from federation_runs import COURSE
 from printed import plain_text
 from report_runs import write_runs
-from rich.console import Group
 from score_rows import histogram_of, scored_rows
 
 import synthfair as sf
@@ -19,7 +18,7 @@ from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.release.format import inspect_release
 from synthfair.report import release_tables, result_tables
 from synthfair.report.results import overviews, read_results
-from synthfair.report.text_table import MAX_WHOLE_LETTERS, Table, as_text
+from synthfair.report.text_table import Table, as_text
 from synthfair.task.federation_file import FederationFile
 
 LONG = "the community hospital of the northern_islands_and_their_lighthouses"
@@ -69,24 +68,6 @@ def shown(tmp_path_factory):
         (release_tables.ledger_table(booked(folder)), ["1.25", "epsilon = 2.5 at"]),
         (release_tables.inspection_table(inspection), ["2 x 7", "0.25 to 0.25"]),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_tables_hold_their_numbers_and_are_whole_at_any_width(shown, width):
-    for table, numbers in shown:
-        parts = table.renderables if isinstance(table, Group) else [table]
-        texts = [plain_text(part, width) for part in parts]
-        said = " ".join(" ".join(texts).split())
-        assert [number for number in numbers if number not in said] == []
-        for part, text in zip(parts, texts, strict=True):
-            assert "…" not in text
-            assert max(map(len, text.splitlines())) <= width
-            printed = text.replace("┃", " ").replace("│", " ").split()
-            whole = {*printed, *(word.removesuffix(":") for word in printed)}
-            for cell in (*part.columns, *(cell for row in part.cells for cell in row)):
-                assert {word for word in cell.split() if len(word) <= MAX_WHOLE_LETTERS} <= whole
-            numeric = [i for i in range(len(part.columns)) if not part.is_text(i)]
-            assert all(row[i] in text for row in part.cells if row for i in numeric)
 
 
 def test_table_takes_nothing_for_markup_or_control():

@@ -3,14 +3,12 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from builders import NAMES, SCHEMA, make_table, some_model
+from builders import NAMES, make_table, some_model
 from sum_world import ADDERS, ByCommands, SumWorld
 
 import synthfair as sf
 from examples import secure_sums
-from synthfair import secure
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import ScoreHistogram
@@ -52,25 +50,6 @@ def some(tmp_path):
 def refused(capsys, code, said):
     assert code == 2
     assert re.search(said, " ".join(capsys.readouterr().err.split()))
-
-
-def test_sum_of_scores_from_keys_to_a_histogram(some, capsys):
-    model, output = ["--model", str(some.model)], some.folder / "histogram.json"
-    assert some.start(*model, "--bins", "5") == 0
-    assert [some.share(name, *model) for name in NAMES] == [0, 0]
-    assert some.add(0) == 0
-    some.add_and_open(some.task, output)
-    private = [*(some.folder / "task").iterdir(), *some.folder.glob("task.sum_?")]
-    assert [path.stat().st_mode & 0o777 for path in private] == [0o600] * (2 * 2 + 2)
-    task, said = secure.SumTask.read(some.task), capsys.readouterr().out
-    assert said.count(task.id.hex()) == 1 + 2 + 3 + 1  # plan, share, add, open
-    assert said.count(secure.PartialSum.read(some.folder / "task.sum_0").clients_hash) == 3
-    found, model = ScoreHistogram.read(output), some_model()
-    exact = sum(secure.count_table(task.what, make_table(300, seed=i), SCHEMA, model=model)
-                for i in range(2))  # fmt: skip
-    assert (found.model, found.groups) == (model.sha256, ("a", "b"))
-    assert np.abs(found.array().ravel() - exact).max() < 40  # two of scale 1/2: once in 10^30
-    assert found.variance == pytest.approx(2 * 0.3620, rel=1e-3)
 
 
 def test_share_is_booked_once_and_the_same_again(some):

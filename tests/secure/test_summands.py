@@ -19,10 +19,9 @@ LEAST = np.iinfo(np.int64).min  # which is its own absolute value
 FINE = ClippedVectors(length=100, clip=1.0, step=1e-3, rho=1.0)
 
 
-@pytest.mark.parametrize(
-    ("what", "vector"),
-    [(COUNTS, [1000, 0, 0, 0]), (SHORT, [11, 0, 0, 0]), (ROWS, [-MOST, MOST, 0, 0])],
-)
+@pytest.mark.parametrize(("what", "vector"), [
+    (COUNTS, [1000, 0, 0, 0]), (SHORT, [11, 0, 0, 0]), (ROWS, [-MOST, MOST, 0, 0]),
+])  # fmt: skip
 def test_part_at_its_bounds_passes(what, vector):
     group = parties(what)
     noisy_sum([np.array(vector)], what)

@@ -27,22 +27,19 @@ def test_task_is_read_as_written_and_its_id_is_of_all_of_it(tmp_path):
     assert len(others - {TASK.id}) == len(changes)
 
 
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"least_clients": 4}, "least_clients: only 3"), ({"aggregators": []}, "aggregators"),
-        ({"clients": ["0" * 64] * 2}, "clients: a key comes twice"), ({"more": 1}, "more"),
-        ({"aggregators": [TASK.aggregators[0].model_dump()] * 2}, "aggregators: each"),
-        ({"what": COUNTED | {"bins": 2}}, "one bin"), ({"what": VECTOR | {"step": 1e-20}}, "step"),
-        ({"what": COUNTED | {"epsilon": 0}}, "epsilon"), ({"what": VECTOR | {"rho": 1e-320}}, "step"),
-        ({"what": COUNTED | {"rows_per_user": 2}}, "rows_per_user"),
-        ({"what": COUNTED | {"rows_per_client": 2**40}}, "rows_per_client"),
-        ({"what": COUNTED | {"groups": ["f", "m", "f"]}}, "groups"),
-        ({"what": SUMMED | {"clients": 4}}, "clients: the sum is of 4"),
-        ({"what": SUMMED | {"config": {"k_min": 50}}}, "epsilon"),
-        ({"what": SUMMED | {"name": "trees"}}, "name"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "key"), [
+    ({"least_clients": 4}, "least_clients: only 3"), ({"aggregators": []}, "aggregators"),
+    ({"clients": ["0" * 64] * 2}, "clients: a key comes twice"), ({"more": 1}, "more"),
+    ({"aggregators": [TASK.aggregators[0].model_dump()] * 2}, "aggregators: each"),
+    ({"what": COUNTED | {"bins": 2}}, "one bin"), ({"what": VECTOR | {"step": 1e-20}}, "step"),
+    ({"what": COUNTED | {"epsilon": 0}}, "epsilon"), ({"what": VECTOR | {"rho": 1e-320}}, "step"),
+    ({"what": COUNTED | {"rows_per_user": 2}}, "rows_per_user"),
+    ({"what": COUNTED | {"rows_per_client": 2**40}}, "rows_per_client"),
+    ({"what": COUNTED | {"groups": ["f", "m", "f"]}}, "groups"),
+    ({"what": SUMMED | {"clients": 4}}, "clients: the sum is of 4"),
+    ({"what": SUMMED | {"config": {"k_min": 50}}}, "epsilon"),
+    ({"what": SUMMED | {"name": "trees"}}, "name"),
+])  # fmt: skip
 def test_task_whose_parts_do_not_fit_together_is_refused(tmp_path, change, key):
     path = tmp_path / "task.json"
     path.write_text(json.dumps(TASK.model_dump(mode="json") | change))

@@ -78,8 +78,7 @@ ODD = some_release(lambda_theta=0.5)
 
 
 @pytest.mark.parametrize(("releases", "given", "named"), [
-    ({}, {}, "no releases"),
-    (POOL | {"odd": ODD}, {}, "odd: made for .*0.5"),
+    ({}, {}, "no releases"), (POOL | {"odd": ODD}, {}, "odd: made for .*0.5"),
     ({"c": made_for(POOL["c0"], model=HINGE.name)}, {}, f"'{HINGE.name}'"),
     (POOL, {"model": HINGE}, f"'{HINGE.name}'"),
     ({"c": made_for(POOL["c0"], model=Pairs().name)}, {"model": Pairs()}, "vector of 9"),

@@ -166,10 +166,9 @@ def test_pair_that_one_trusted_release_has_lets_it_pass(trust, expected):
 # Who is refused
 
 
-@pytest.mark.parametrize(
-    ("number", "value", "key"),
-    [(0, 1.5, "max_influence"), (0, np.nan, "max_influence"), (1, -0.4, "max_spd_influence")],
-)
+@pytest.mark.parametrize(("number", "value", "key"), [
+    (0, 1.5, "max_influence"), (0, np.nan, "max_influence"), (1, -0.4, "max_spd_influence"),
+])  # fmt: skip
 def test_influence_above_a_limit_is_refused_by_its_setting(number, value, key):
     moved, limits = [0.0, 0.0], [3.0, 2.0]
     moved[number], limits[number] = value, abs(np.nan_to_num(value, nan=2.0))

@@ -48,10 +48,9 @@ def mean_loss(a, y, theta):
     return np.mean(np.logaddexp(0, -y * (a @ theta)))
 
 
-@pytest.mark.parametrize(
-    ("penalty", "groupings"),
-    [(CovariancePenalty(), []), (SelectionRatePenalty(), []), (None, [(0, 1)])],
-)
+@pytest.mark.parametrize(("penalty", "groupings"), [
+    (CovariancePenalty(), []), (SelectionRatePenalty(), []), (None, [(0, 1)]),
+])  # fmt: skip
 def test_weights_minimise_all_three_terms_and_have_their_gradient(penalty, groupings, monkeypatch):
     """Of fair releases with the clients' penalty, of surrogates with models of the groups."""
     rng, owner = np.random.default_rng(0), np.repeat([0, 1, 2, 3], [60, 60, 80, 400])
@@ -125,8 +124,7 @@ def test_client_that_claims_many_rows_is_not_pulled_towards_them(surrogates, is_
 
 
 @pytest.mark.parametrize(("attack", "bad", "is_fair"), [
-    (swapped, 2, False), (reversed_labels, 3, False),
-    (reversed_labels, 1, True), (None, 0, False),
+    (swapped, 2, False), (reversed_labels, 3, False), (reversed_labels, 1, True), (None, 0, False),
 ])  # fmt: skip
 def test_clients_that_are_bad_hardly_count(surrogates, attack, bad, is_fair):
     honest = some_pool(5, rows=300) if is_fair else dict([*surrogates.items()][:5])

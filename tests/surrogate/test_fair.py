@@ -195,6 +195,13 @@ def test_point_has_its_accuracy_and_its_gaps(name):
         return max(np.ptp(each) for each in rates if each)
 
     assert point.gap == pytest.approx(largest(np.ones(case.n, bool)))
+    ratios = []
+    for grouping in case.penalty.by or [range(case.penalty.n_groups)]:
+        group = np.array(grouping)[own.s]
+        inside = [group == g for g in np.unique(group[group >= 0])]
+        rates = [np.average(selected[p], weights=own.weight[p]) for p in inside]
+        ratios.append(min(rates) / max(rates))
+    assert point.ratio == pytest.approx(min(ratios))
     if case.clients:
         of_clients = [largest(own.client == k) for k in range(case.clients)]
         assert point.client_gap == pytest.approx(max(of_clients))

@@ -213,15 +213,6 @@ def test_frontier_has_the_size_of_the_gap_of_test_rows(releases):
     assert found == pytest.approx((-spd, np.mean(selected == (rows.y > 0))))
 
 
-@pytest.mark.filterwarnings("error")
-def test_server_is_not_stopped_by_rows_that_are_all_alike(folder, releases):
-    for name, one in releases.items():
-        alike = replace(one, x=np.tile([0.0, 18.0, 1.0], (len(one.y), 1)))
-        write(folder, {name: alike})
-    metrics = run(folder, max_influence=100.0).metrics
-    assert metrics.overall["accuracy"].value == metrics.constant_accuracy
-
-
 def test_server_lets_clients_of_one_label_pass(folder):
     """Without one of them there is nothing to learn; that is no sign of harm."""
     (folder / "c2.parquet").unlink()

@@ -21,6 +21,7 @@ from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.records import find_margins, most_numbers, read_sums, surrogate_of
 from synthfair.surrogate.sums import SurrogateSpec, TableSums, histograms
+from synthfair.surrogate.tables import row_counts
 
 NUMBER, MISSING = Numeric(lower=-3.0, upper=5.0), Numeric(lower=0.0, upper=1e4, missing="category")
 TWO = Categorical(categories=("a", "b"))
@@ -169,6 +170,20 @@ def test_cell_below_k_min_is_hidden_and_alone_refused(rows, is_hidden):
     assert hidden(few | (LARGE.s == 0)) == [False, False, True, is_hidden]
     with pytest.raises(InputError, match="k_min = 50") if is_hidden else nullcontext():
         assert hidden(few) == [True, True, True, False]
+
+
+@pytest.mark.parametrize(("deviations", "is_hidden"), [(2.9, True), (3.1, False)])
+def test_cell_of_rows_that_noise_may_explain_is_hidden(deviations, is_hidden):
+    """The noise is that of rows as all columns tell them, found by draws."""
+    spec, rng = SurrogateSpec(private(k_min=5), SCHEMA), np.random.default_rng(0)
+    draws = rng.normal(scale=spec.sd("histograms"), size=(20_000, spec.columns.ends[-1]))
+    rows = round(deviations * row_counts(draws, spec.columns).std())
+    few = (LARGE.s == 1) & (LARGE.y > 0)
+    assert 5 < rows < few.sum()
+    few[np.flatnonzero(few)[rows:]] = False
+    answers = TableSums(in_memory(part(LARGE, few | (LARGE.s == 0))), spec, silent)
+    (counts,) = answers.sums(histograms(spec.columns, 2))
+    assert find_margins(answers, counts.reshape(4, -1), spec).strata.hidden[3] == is_hidden
 
 
 def test_surrogate_with_little_noise_is_near_the_rows():

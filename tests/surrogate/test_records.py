@@ -186,13 +186,6 @@ def test_cell_below_k_min_is_hidden_in_a_block(rows, hidden):
     assert len(sums.margins.strata.tilted) == 2 * len(hidden)
 
 
-def test_records_are_as_many_as_rows_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr("synthfair.surrogate.records.MAX_RECORDS", 100)
-    few = made_of(ROWS)
-    assert np.bincount(cell_of(few)).tolist() == [100] * 4
-    assert few.weight.sum() == pytest.approx(1200)
-
-
 def test_records_of_another_number_of_rows_are_drawn_otherwise():
     """Errors of clients that draw alike would add up in the pool."""
     spec, made = spec_with(a=NUMBER), []

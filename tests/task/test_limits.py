@@ -36,33 +36,26 @@ def code_of(claim, allowed, ledger, output="job-1", question=None):
     return "ok"
 
 
-@pytest.mark.parametrize(
-    ("claim", "beyond", "code"),
-    [
-        (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 2.0000001}, "epsilon"),
-        (PRIVATE, {"delta": 1.0000001e-5}, "epsilon"), (PRIVATE, {"k_min": 4}, "k_min"),
-        (PRIVATE_ROUND, {"epsilon": 2.0000001}, "epsilon"),
-        (PRIVATE_ROUND, {"least_rows": 121}, "rows"), (PRIVATE_ROUND, {"rounds": 11}, "rounds"),
-        (EXACT_ROUND, {"rounds": 11}, "rounds"), (EXACT_ROUND, {"width": 9}, "settings"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("claim", "beyond", "code"), [
+    (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 2.0000001}, "epsilon"),
+    (PRIVATE, {"delta": 1.0000001e-5}, "epsilon"), (PRIVATE, {"k_min": 4}, "k_min"),
+    (PRIVATE_ROUND, {"epsilon": 2.0000001}, "epsilon"),
+    (PRIVATE_ROUND, {"least_rows": 121}, "rows"), (PRIVATE_ROUND, {"rounds": 11}, "rounds"),
+    (EXACT_ROUND, {"rounds": 11}, "rounds"), (EXACT_ROUND, {"width": 9}, "settings"),
+])  # fmt: skip
 def test_limits_hold_at_the_border(ledger, claim, beyond, code):
     assert code_of(claim, ALLOWED, ledger) == "ok"
     assert code_of(claim._replace(**beyond), ALLOWED, ledger) == code
 
 
-@pytest.mark.parametrize(
-    ("closed", "codes"),
-    [
-        ({"without_epsilon": False}, ("epsilon", "ok", "epsilon", "ok", "ok")),
-        ({"most_epsilon": None}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
-        ({"most_delta": 0.0}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
-        ({"least_rows": None}, ("ok", "ok", "ok", "rows", "rows")),
-        ({"most_rounds": 0}, ("ok", "ok", "rounds", "ok", "rounds")),
-        ({"most_releases": 0}, ("releases", "ok", "ok", "ok", "ok")),
-        ({"kinds": ()}, ("kind",) * 5),
-    ],
-)
+@pytest.mark.parametrize(("closed", "codes"), [
+    ({"without_epsilon": False}, ("epsilon", "ok", "epsilon", "ok", "ok")),
+    ({"most_epsilon": None}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
+    ({"most_delta": 0.0}, ("ok", "epsilon", "ok", "epsilon", "epsilon")),
+    ({"least_rows": None}, ("ok", "ok", "ok", "rows", "rows")),
+    ({"most_rounds": 0}, ("ok", "ok", "rounds", "ok", "rounds")),
+    ({"most_releases": 0}, ("releases", "ok", "ok", "ok", "ok")), ({"kinds": ()}, ("kind",) * 5),
+])  # fmt: skip
 def test_limits_closed_refuse_what_they_are_for_alone(ledger, closed, codes):
     claims = EXACT, PRIVATE, EXACT_ROUND, PRIVATE_ROUND, SEEN_ROUND
     assert tuple(code_of(claim, ALLOWED | closed, ledger) for claim in claims) == codes
@@ -97,10 +90,9 @@ def test_epsilon_needs_a_ledger_with_a_limit(tmp_path):
     assert code_of(EXACT, ALLOWED, ledger) == "ok"
 
 
-@pytest.mark.parametrize(
-    ("claim", "most", "code"),
-    [(EXACT, "most_releases", "releases"), (EXACT_ROUND, "most_rounds", "rounds")],
-)
+@pytest.mark.parametrize(("claim", "most", "code"), [
+    (EXACT, "most_releases", "releases"), (EXACT_ROUND, "most_rounds", "rounds"),
+])  # fmt: skip
 def test_limits_count_what_left_over_all_jobs(tmp_path, claim, most, code):
     """An answer that got lost is asked for again: the same question counts once."""
     ledger, asked, other = Ledger(tmp_path / "ledger"), "a" * 64, "b" * 64
