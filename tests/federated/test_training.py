@@ -114,6 +114,12 @@ def test_training_with_epsilon_is_booked_once_and_noisy(tmp_path):
     assert not np.allclose(*counts)  # another seed each time
 
 
+def test_training_with_noise_drawn_anew_is_booked_each_time(tmp_path):
+    config = FEDAVG.replace(rounds=2, secure=True, **EPSILON)
+    releases = [run(tmp_path, config, force=True)[2].releases for _ in range(2)]
+    assert releases == [1, 2]
+
+
 @pytest.mark.parametrize(("config", "noise_seed"), [(PRIVATE, 1), (TWO_PHASE, None)])
 def test_training_with_repeatable_noise_or_a_condition_has_no_epsilon(tmp_path, config, noise_seed):
     training, found, spent = run(tmp_path, config, noise_seed=noise_seed)

@@ -115,6 +115,12 @@ def test_private_teacher_moves_by_the_sensitivity_at_most(notion, model, value):
     assert 0.9 < np.linalg.norm(one - other) <= SENSITIVITY * (1 + 1e-9)
 
 
+def test_private_teacher_has_finite_sums_of_a_row_that_is_no_number():
+    teacher, state, sums = private_teacher("statistical_parity", clip=0.1)
+    rows = ROWS._replace(a=ROWS.a.at[0].set(np.inf))
+    assert jnp.isfinite(flat(noisy_sums(teacher, state, sums, rows, KEY))).all()
+
+
 def test_private_teacher_steps_along_its_sums_with_a_memory_of_the_cells():
     settings = {"clip": 1.5, "memory": 0.5, "kappa_rate": 0.3, "learning_rate": 0.7}
     teacher, state, _ = private_teacher("statistical_parity", local_steps=4, **settings)

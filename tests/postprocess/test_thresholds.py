@@ -10,6 +10,7 @@ from score_rows import histogram_of, metrics, scored_rows
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
 from synthfair.postprocess import ScoreHistogram, choose_decision
+from synthfair.postprocess.thresholds import _estimates
 
 COMPARED = {"statistical_parity": [(0, 1)], "equal_opportunity": [(1,)],
             "equalized_odds": [(1,), (0,)]}  # fmt: skip
@@ -131,3 +132,17 @@ def test_mixture_has_coins_that_follow_from_the_counts_alone():
 def test_thresholds_of_an_impossible_alpha_or_number_of_bins_are_refused(alpha, n_bins, said):
     with pytest.raises(InputError, match=said):
         choose_decision(histogram(np.ones((2, 2, n_bins), int)), "equalized_odds", alpha)
+
+
+@each_notion
+def test_estimates_have_the_error_of_the_noise_to_first_order(notion):
+    counts, weights = 1000 * small_counts(1, 2, notion), np.eye(6)[[2, 4]]
+
+    def values(counts):
+        return [share.value for share in _estimates(histogram(counts), notion, weights)]
+
+    ones = np.eye(20, dtype=int).reshape(20, 2, 2, 5)
+    slopes = [np.subtract(values(counts + one), values(counts)) for one in ones]
+    noisy = histogram(counts).model_copy(update={"variance": 4.0})
+    errors = [share.error for share in _estimates(noisy, notion, weights)]
+    np.testing.assert_allclose(errors, 2 * np.linalg.norm(slopes, axis=0), rtol=0.01)

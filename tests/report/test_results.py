@@ -70,6 +70,12 @@ def test_epsilon_is_the_largest_unless_a_client_has_none(others, epsilon, runs, 
     assert summary.effort["epsilon"] == epsilon
 
 
+def test_epsilon_that_rests_on_a_condition_is_not_reported(runs, tmp_path):
+    whole = {"epsilon": 1.0, "relation": "add_or_remove", "condition": "teacher"}
+    (summary,) = overviews(read_results([edited(runs[0], tmp_path, guarantee=whole)]))[0][2]
+    assert summary.effort["epsilon"] is None
+
+
 @pytest.mark.parametrize(("changes", "key"), [
     ({"surprise": 1}, "surprise"), ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),
     ({"method": "a\x1b[2Jb"}, "method"),

@@ -117,6 +117,8 @@ def test_pos_label_says_whose_opportunity_is_equal():
     with pytest.warns(UserWarning, match="pos_label: 'denied'"):
         bad = clone(model).fit(X, granted, sensitive_features=S)
     fair = clone(model).set_params(pos_label="accepted").fit(X, granted, sensitive_features=S)
+    scores = X @ fair.coef_[0] + fair.intercept_[0]
+    np.testing.assert_allclose(fair.decision_function(X), scores, atol=1e-9)
     same = clone(model).set_params(pos_label="yes").fit(X, Y, sensitive_features=S)
     assert list(fair.classes_) == ["accepted", "denied"]
     assert fair.schema_.positives == ("accepted",)
