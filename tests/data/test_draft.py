@@ -81,13 +81,6 @@ def test_roles_and_tables_that_cannot_be_are_refused(table, settings, match):
         draft(table, **settings)
 
 
-@pytest.mark.parametrize("positive", [["1"], ["1.0"], ["1", "1.0"], 1.0, True])
-@pytest.mark.parametrize("kind", [float, str])
-def test_positive_names_a_number(positive, kind):
-    table = TABLE.assign(paid=(TABLE["paid"] == "yes").astype(float).astype(kind))
-    assert draft(table, positive=positive)["positive"] == 1
-
-
 def test_rows_without_group_are_a_group_and_those_without_label_are_left_out():
     schema = completed(draft(TABLE.assign(town=["a", "b", "?"] * 40)))
     assert schema.groups == ("a", "b", "unknown")
