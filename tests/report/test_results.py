@@ -1,13 +1,14 @@
 """Runs are averaged where they differ in the seed alone, and compared where they may be."""
 
 import json
+from math import isnan
 
 import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
 from synthfair.metrics_file import FrontierLine, read_frontier
-from synthfair.report.results import overviews, read_results
+from synthfair.report.results import ACCURACY_GAP, overviews, read_results
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,16 @@ def test_epsilon_is_the_largest_unless_a_client_has_none(others, epsilon, runs, 
     }
     (summary,) = overviews(read_results([edited(runs[0], tmp_path, guarantees=guarantees)]))[0][2]
     assert summary.effort["epsilon"] == epsilon
+
+
+def test_accuracies_of_groups_left_out_are_not_compared(runs, tmp_path):
+    (run,) = read_results(runs[:1])
+    sizes = sorted(rates.n for rates in run.metrics.by_group.values())
+    gaps = [
+        read_results([edited(runs[0], tmp_path, min_group_rows=n)])[0].metric(ACCURACY_GAP).value
+        for n in (sizes[0], sizes[0] + 1)
+    ]
+    assert [*map(isnan, gaps)] == [False, True]
 
 
 def test_epsilon_that_rests_on_a_condition_is_not_reported(runs, tmp_path):
