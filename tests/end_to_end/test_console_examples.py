@@ -17,8 +17,7 @@ import shutil
 import pandas as pd
 import pytest
 from comparison import EXAMPLE, same_text
-from page_commands import commands, typed
-from page_texts import ROOT, TEXT
+from page_texts import ROOT, TEXT, commands, typed
 
 STARTED = ROOT / "docs" / "getting-started.md"
 BLOCK = re.compile(r"^```(console|text|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -12,12 +12,11 @@ import shlex
 import shutil
 
 import numpy as np
-import page_commands
 import page_texts
 import pandas as pd
+import psutil
 import pytest
-from one_upload import processes_of, require_one_upload
-from page_commands import ROOT, commands, typed
+from page_texts import ROOT, commands, typed
 
 import synthfair as sf
 from synthfair.cli import main
@@ -186,7 +185,7 @@ class Federation(Walk):
     def __call__(self, start, *replacements, at=""):
         self.left[0] = self.left[0].replace(HUB, SERVER)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(page_commands, "ROOT", "")
+            patched.setattr(page_texts, "ROOT", "")
             return super().__call__(start, *replacements, at=at)
 
     def at_each(self, start, *parties, first="bank-a", others=None):
@@ -250,6 +249,23 @@ def fill_in(folder, parts):
         tests.append(str(test))
     server = folder / SERVER / "kit/local" / PARTY_FILE
     write_json(server, json.loads(server.read_text()) | {"tests": tests})
+
+
+def processes_of(folder):
+    """Those whose command names a folder."""
+    found = psutil.process_iter(["cmdline"])
+    return [one for one in found if str(folder) in " ".join(one.info["cmdline"] or ())]
+
+
+def require_one_upload(results):
+    """What the submitter has, and that each site has sent something."""
+    assert {path.name for path in results.iterdir()} == {
+        "model.json", "metrics.json", "federation.json"}  # fmt: skip
+    sites = json.loads((results / "federation.json").read_text())["sites"]
+    assert sites
+    for booked in sites.values():
+        assert booked["code"] == "ok"
+        assert booked["carried_bytes"] > 0
 
 
 def require_results(folder):
