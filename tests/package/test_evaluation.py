@@ -36,11 +36,6 @@ def test_evaluation_counts_labels_by_group():
         assert counts == (np.sum(mine < 0), np.sum(mine > 0))
 
 
-def test_evaluation_of_one_group_has_no_gap():
-    found = sf.evaluate(some_model(), {"a": make_table().assign(town="a")})
-    assert found.model_dump(mode="json")["spd"] == {"value": None, "low": None, "high": None}
-
-
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
 
 

@@ -20,7 +20,7 @@ from synthfair.surrogate.fair import Price
 LABELS = {"statistical_parity": [(-1, 1)], "equal_opportunity": [(1,)]}
 LABELS |= {"equalized_odds": [(1,), (-1,)]}
 BY = ((0, 0, 1, 1, 2), (0, 1, 1, -1, 0))
-FREE, PRICES = Price(0.0), (Price(0.0), Price(3.0), Price(50.0, 0.01, 0.02))
+PRICES = (Price(0.0), Price(3.0), Price(50.0, 0.01, 0.02))
 
 
 @dataclass(frozen=True)
