@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import SCHEMA, TABLE, invented_rows, schema_with
+from builders import SCHEMA, invented_rows, make_table, schema_with
 from scipy.stats import binom, norm
 
 import synthfair as sf
@@ -67,7 +67,7 @@ def test_bounds_pass_the_best_attack_on_gaussian_noise_as_seldom_as_they_say(eps
 def test_sums_that_a_file_tells_are_those_that_it_was_made_of(epsilon):
     """The combinations are solved for exactly; counts of records are near the sums."""
     config = sf.SurrogateConfig(epsilon=epsilon, delta=epsilon and 1e-6)
-    spec, rows = SurrogateSpec(config, SCHEMA), sf.encode(TABLE, SCHEMA)
+    spec, rows = SurrogateSpec(config, SCHEMA), sf.encode(make_table(2000), SCHEMA)
     sums = read_sums(TableSums(in_memory(rows), spec), spec)
     told, terms = told_by(surrogate_of(sums, spec), spec, sums), terms_of(rows, spec, sums)
     cell = 2 * rows.s + (rows.y > 0)
