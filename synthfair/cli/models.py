@@ -61,19 +61,20 @@ def predict(
         output: CSV to write; standard output if not given.
     """
     from synthfair.data.tables import read_chunks
-    from synthfair.evaluation import at_cutoff, evaluate, read_tests
     from synthfair.trained import mean_inputs, predict_parts, read_model
 
     if reference and not explain:
         raise InputError("--reference: is for --explain")
     if output:
-        require_free(output, inputs=(model, data, reference), force=force)
+        require_free(output, inputs=(model, data, reference, *test), force=force)
     trained_model = read_model(model)
 
     # Another cutoff, never without what it does to the gap.
     if cutoff is not None or most_selected is not None:
         if not test or (cutoff is not None and most_selected is not None):
             raise InputError("--cutoff, --most-selected: give one, and labelled rows by --test")
+        from synthfair.evaluation import at_cutoff, evaluate, read_tests
+
         tables = read_tests(test, trained_model.schema_)
         share = 1.0 if most_selected is None else most_selected
         cutoff, changed = at_cutoff(trained_model, tables, cutoff, most_selected=share)

@@ -99,7 +99,9 @@ def inspect(
 
         quality = release_quality(inspection.release, read_table(data, known), known)
         say(quality_table(quality))
-        if plot and quality.columns:
+        if plot and not quality.columns:
+            raise InputError("plot: records of a fair release imitate no rows", "plot")
+        if plot:
             write_text(plot, svg_text(draw_columns(quality.columns)))
             say(f"Wrote {plot}. It shows the rows: keep it in house.")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _VARYING = re.compile(r"^\S+: |'[^']*'|[\d.,]*\d")
-"""What may differ between warnings of one kind: the file, names in quotes, numbers."""
+"""The parts in which warnings of one kind may differ: the file, names in quotes, numbers."""
 
 _drawn = threading.Event()
 """Set where a bar says what a command does."""

@@ -9,7 +9,7 @@ import numpy as np
 from synthfair.data.encode import Encoded, encode_own, encode_records
 from synthfair.data.schema import Categorical, Schema
 from synthfair.evaluation import evaluate
-from synthfair.release.format import Release, require_fit
+from synthfair.release.format import Release, fitted, require_fit
 from synthfair.server.pooling import pool_and_train, pool_table, train_pool
 from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import WeightedTable
@@ -68,6 +68,7 @@ def release_quality(release: Release, table: Any, schema: Schema) -> Quality:
         (True, True)
     """
     require_fit(release, schema, "release")
+    release = fitted(release, schema)  # of a schema that grew since
     rows, columns = encode_own(table, schema, source="table"), {}
     if release.weight is not None:
         plain = schema.plain

@@ -5,20 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from synthfair.data.draft import CODES_QUESTION, round_bounds
-from synthfair.data.schema import MAX_SCHEMA_BYTES, Schema, document_differences, shown
+from synthfair.data.schema import (
+    MAX_COLUMNS,
+    MAX_SCHEMA_BYTES,
+    Categorical,
+    Numeric,
+    Schema,
+    Value,
+    document_differences,
+    shown,
+)
 from synthfair.errors import InputError, refusal
-from synthfair.files import parse_as, read_bytes
+from synthfair.files import parse_as, parse_json, read_bytes
 from synthfair.settings import Checked
 
 ROLES = "label", "positive", "sensitive"
 
 Document = Mapping[str, Any]
 """A schema, or a draft of one, as JSON."""
+
+
+class DraftedCategorical(Categorical):
+    """A column of a site where one category alone may occur."""
+
+    categories: tuple[Value, ...] = Field(min_length=1, max_length=MAX_COLUMNS, strict=False)
 
 
 class DraftFile(Checked):
@@ -29,14 +44,16 @@ class DraftFile(Checked):
     label: str
     positive: Any
     sensitive: Any
-    columns: dict[str, dict[str, Any]]
-    ignored: list[str] = Field(default_factory=list)
-    missing_values: list[str] = Field(default_factory=list)
+    columns: dict[str, Annotated[Numeric | DraftedCategorical, Field(discriminator="kind")]]
+    ignored: tuple[str, ...] = Field((), strict=False)
+    missing_values: tuple[str, ...] = Field((), strict=False)
 
 
 def read_draft(path: Path) -> dict[str, Any]:
     """Return a site's schema, or draft, as JSON. Raises InputError: unreadable, or not like one."""
-    return parse_as(read_bytes(path, MAX_SCHEMA_BYTES), DraftFile, str(path)).model_dump()
+    content = read_bytes(path, MAX_SCHEMA_BYTES)
+    parse_as(content, DraftFile, str(path))
+    return parse_json(content, str(path))
 
 
 def merge_schemas(documents: Mapping[str, Document]) -> tuple[dict[str, Any], Schema]:
@@ -124,9 +141,10 @@ def _merged(name: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     if any(isinstance(v, str) for v in values):
         texts = next(site for site, entry in entries.items() if entry["kind"] != "numeric")
         raise InputError(f"{texts}: column {name!r}: texts, where other sites have numbers")
+    bounds = {(entry["lower"], entry["upper"]) for entry in numeric}
     low = min([*values, *(entry["lower"] for entry in numeric)])
     high = max([*values, *(entry["upper"] for entry in numeric)])
-    lower, upper = round_bounds(low, high)
+    lower, upper = (low, high) if (low, high) in bounds else round_bounds(low, high)
     merged |= {"kind": "numeric", "lower": lower, "upper": upper}
     bases = [entry["basis"] for entry in numeric if entry.get("basis")]
     if bases:
@@ -134,4 +152,4 @@ def _merged(name: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         if "knots" in coarse:
             coarse = coarse | {"knots": [lower, *coarse["knots"][1:-1], upper]}
         merged["basis"] = coarse
-    return {key: value for key, value in merged.items() if key not in ("categories", "unlisted")}
+    return {key: value for key, value in merged.items() if key in Numeric.model_fields}

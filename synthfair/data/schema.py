@@ -96,8 +96,13 @@ def ruled(document: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
     n_edges = 1 + (name == "between")
     if not (is_rule and len(numbers) == n_edges and all(type(v) in (int, float) for v in numbers)):
         raise ValueError(f"positive {rule}: must be one of {shown(RULES)} with its number or two")
-    columns, label = document.get("columns") or {}, document.get("label")
-    if not isinstance(column := columns.get(label), dict) or column.get("kind") != "numeric":
+    columns, label = document.get("columns"), document.get("label")
+    column = columns.get(label) if isinstance(columns, dict) and isinstance(label, str) else None
+    if (
+        not isinstance(columns, dict)
+        or not isinstance(column, dict)
+        or column.get("kind") != "numeric"
+    ):
         raise ValueError(f"positive {rule}: is for a label of kind numeric")
     bins = [None, *numbers, None]
     kept = {key: value for key, value in column.items() if key == "missing"}
@@ -702,7 +707,8 @@ def _is_column_within(released: Numeric | Categorical, given: Numeric | Categori
 
 def is_increasing(numbers: Sequence[float]) -> bool:
     """Return whether each number is finite and above the one before."""
-    return bool(np.isfinite(numbers).all() and (np.diff(numbers) > 0).all())
+    values = np.array(numbers, float)
+    return bool(np.isfinite(values).all() and (np.diff(values) > 0).all())
 
 
 def repeated(names: Iterable[str]) -> list[str]:

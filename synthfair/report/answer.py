@@ -179,7 +179,7 @@ def furthest(metric: str, run: Evaluation) -> tuple[str, ...]:
 
 
 class Advice(NamedTuple):
-    """What to do next with a model.
+    """The next step with a model.
 
     Attributes:
         what: ``use`` it; ask for a smaller ``gap``, or one ``at each client``; collect ``rows``; or

@@ -97,6 +97,8 @@ def test_merge_of_what_means_another_thing_is_refused(change, words):
         merge_schemas({"a": DRAFTS[0], "b": DRAFTS[2] | change})
 
 
-def test_merge_of_a_file_that_is_none_is_refused(tmp_path):
-    assert merged_by_command(tmp_path, [json.dumps(DRAFTS[0]), '{"label": 1}']) == 2
+@pytest.mark.parametrize("column", [None, {"kind": "numeric"}, {"kind": "x"}, 5])
+def test_merge_of_a_file_that_is_none_is_refused(tmp_path, column):
+    other = json.dumps({"label": 1} if column is None else DRAFTS[2] | {"columns": {"age": column}})
+    assert merged_by_command(tmp_path, [json.dumps(DRAFTS[0]), other]) == 2
     assert not (tmp_path / "schema.json").exists()

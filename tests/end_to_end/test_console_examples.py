@@ -57,7 +57,7 @@ PAGES = ("gaps", "privacy", "rounds", "server", "which-method", "which-release")
 
 NOT_RUN = {
     "gap aggregate gap.json reports/": "needs the reports of 594,505 devices",
-    "gap perturb rates.json": "needs the plan, model and rows of a device; test_gap_devices.py",
+    "gap perturb rates.json": "needs the plan, model and rows of a device; tests/measure/test_gap_command.py",
     "answer lenders/refine/1/question.json": "is refused, as the page says; test_refine_files.py",
 }
 """Beginnings of commands that cannot run in the folder of two lenders, and why."""
