@@ -166,7 +166,7 @@ def rows_within(
     """
     for name, table in tables.items():
         if column not in table.columns:
-            raise InputError(f"{name}: no column {column!r}; has {named(table.columns)}")
+            raise InputError(f"{name}: no column {column!r}; has {named([*table.columns])}")
     parts = (table[column].astype("string") for table in tables.values())
     values = np.concatenate([part.fillna("missing").to_numpy(str) for part in parts])
     names, value = np.unique(values, return_inverse=True)
