@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from local_clients import estimated
+from scipy.optimize import brentq
 
 from synthfair.errors import InputError
 from synthfair.measure import estimate
@@ -23,8 +24,8 @@ def moments(m, shares, means, power, squares):
     """[d] mean of v'^power over all reports that name a group, and 0 for others."""
     noise = 2 * (2 / m.epsilon2) ** 2
     kept, changed = {
-        "randomized": ((1, math.tanh(m.epsilon2 / 2) * means, 1), (1, 0, 1)),
-        "laplace": ((1, means, squares + noise), (1, 0, noise)),
+        "randomized": ((1, m.gain * means, 1, m.gain * means), (1, 0, 1, 0)),
+        "laplace": ((1, means, squares + noise, means * (squares + 3 * noise)), (1, 0, noise, 0)),
     }[m.kind]
     return m.keep * shares * kept[power] + m.change * (1 - shares) * changed[power]
 
@@ -56,7 +57,9 @@ def test_estimates_are_in_the_values_unit_and_compare_only_groups_with_values():
     public = make_collection(("f", NO_VALUE, "m"), m, lower=10.0, upper=14.0)
     sums = ReportSums(expected(m, 10**8, (0.3, 0.2, 0.5), (0.5, 0.0, -1.0)))
     found = estimate.estimate_gaps(sums, public)
-    assert [group.mean for group in found.groups] == pytest.approx([13, np.nan, 10], nan_ok=True)
+    ends = [[group[name] for group in map(dict, found.groups)] for name in ("low", "mean", "high")]
+    for numbers in ends:
+        assert numbers == pytest.approx([13, np.nan, 10], abs=0.01, nan_ok=True)
     (gap,) = found.gaps
     assert (gap.first, gap.second, gap.value) == ("f", "m", pytest.approx(-3))
     assert gap.low == pytest.approx(gap.value, abs=0.01) == gap.high
@@ -82,6 +85,51 @@ def test_gap_variance_is_that_of_the_estimator_by_central_differences(kind):
     variance = slope @ (second - np.outer(at, at)) @ slope / 10_000
     found = gap_variance(m, 10_000, shares[:2], means[:2], squares[:2])
     assert found == pytest.approx(variance, rel=1e-6)
+
+
+def score_limit(m, clients, share, mean, square, z, side):
+    """The last mean that the module's test does not reject, by moments of W and a search."""
+    alpha, beta = 1 / (m.keep * m.gain), 1 / (m.keep - m.change)
+
+    def central(tested, squares, power):
+        raw = [moments(m, share, tested, i, squares) for i in range(4)]
+        w = [1] + [sum(math.comb(k, i) * alpha**i * (-beta * tested) ** (k - i) * raw[i]
+                       for i in range(k + 1)) for k in (1, 2, 3)]  # fmt: skip
+        return sum(math.comb(power, k) * w[k] * (-w[1]) ** (power - k) for k in range(power + 1))
+
+    limits = []
+    for bound in (lambda _: square, np.square):
+
+        def accepted(tested):
+            end = np.clip(tested, -1, 1)
+            deviation = (central(end, bound(end), 2) / clients) ** 0.5
+            return z * deviation - share * side * (tested - mean)
+
+        limit = brentq(accepted, mean, 9 * side)
+        end = np.clip(limit, -1, 1)
+        tail = max(0, *(-side * central(end, squares, 3) for squares in (end**2, 1)))
+        skewness = tail / central(end, bound(end), 2) / share / clients
+        limits.append(side * limit + max(z**2 - 1, 0) / 6 * skewness)
+    return side * max(limits)
+
+
+@KINDS
+@pytest.mark.parametrize(("clients", "z"), [(3000, 1.96), (1000, 3.0), (10**6, 0.5)])
+def test_limits_of_means_are_those_of_the_score_test_and_make_the_gaps_interval(kind, clients, z):
+    m, shares = kind(3, 4.0, 6.0), np.array([0.5, 0.3, 0.2])
+    values, squares = np.array([0.2, -0.9, 0.99]), np.array([0.3, 0.85, 0.985])
+    one = expected(m, clients, shares, values, squares)
+    means = estimate.estimate_means(one, m)
+    found = estimate.limits_of_means(one, m, means, z)
+    given = [*zip(shares, values, squares, strict=True)]
+    for limits, side in zip(found, (-1, 1), strict=True):
+        wanted = [score_limit(m, clients, *group, z, side) for group in given]
+        assert limits == pytest.approx(wanted, rel=1e-6)
+    low, high = estimate.gap_interval(0, 1, means, found)
+    (a, b), ((low_a, low_b), (high_a, high_b)) = values[:2], found[:, :2]
+    both = 2 * means.covariance[0, 1] / np.sqrt(means.covariance[0, 0] * means.covariance[1, 1])
+    for end, x, y in ((low, b - low_b, high_a - a), (high, high_b - b, a - low_a)):
+        assert abs(end - b + a) == pytest.approx(np.sqrt(x**2 + y**2 - both * x * y), rel=1e-6)
 
 
 def test_intervals_of_a_group_that_may_be_empty_are_the_whole_range():

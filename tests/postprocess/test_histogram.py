@@ -1,8 +1,8 @@
 """Histograms, weights that follow from them, and decisions by group: steps and coins."""
 
 import hashlib
-from contextlib import nullcontext
 from fractions import Fraction
+from operator import attrgetter
 
 import hypothesis.strategies as st
 import numpy as np
@@ -47,7 +47,8 @@ def test_probabilities_are_those_of_the_last_step_at_or_below_the_bin():
 @pytest.mark.parametrize(("changes", "key"), [
     ({"steps": (((5, 0.5), (5, 0.7)), ())}, "must rise"),
     ({"steps": (((5, 0.5), (6, 0.4)), ())}, "must rise"),
-    ({"steps": (((10, 0.5),), ())}, "below 10"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
+    ({"steps": (((5, 0.5), (10, 0.7)), ())}, "below 10"),
+    ({"steps": (((0, 1.0),), ((0, 0.5),)), "key": None}, "key must be"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
     ({"steps": (((0, 1.5),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.0),), ())}, "steps.0.0.1"),
     ({"steps": (((0, float("nan")),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.5),),)}, "steps"),
     ({"key": None}, "key must be"), ({"steps": (((0, 1.0),), ())}, "key must be"),
@@ -90,18 +91,26 @@ def test_weights_are_those_of_the_papers_from_the_sums_of_all_bins(numbers, n_gr
     np.testing.assert_allclose(found * counts, independent)
 
 
-@pytest.mark.parametrize(("few", "refused"), [(12, True), (13, False)])
-def test_histogram_counts_must_exceed_three_deviations_of_their_noise(few, refused):
-    """The sum of two bins has the variance 2 * 8: three deviations are 12."""
-    counts = [[[20, 20], [20, 20]], [[20, 20], [few - 3, 3]]]
-    histogram = ScoreHistogram(**FIELDS, counts=counts, variance=8.0)
-    require_rows(histogram, [(0,), (0, 1)])
-    with pytest.raises(InputError, match="'b' and label .1") if refused else nullcontext():
-        make_weights(histogram, "published")
+@pytest.mark.parametrize("label", [0, 1])
+def test_histogram_counts_must_exceed_three_deviations_of_their_noise(label):
+    """The sum of two bins has the variance 2 * 18: three deviations are 18; of four, 25.5."""
+    counts = np.full((3, 2, 2), 20)
+    counts[1, label] = 16, 3
+    origin = {"clients": 3, "surrogates": True, "guarantees": [CLAIM]}
+    own = FIELDS | {"groups": ["a", "c", "b"], "variance": 18.0, "origin": origin}
+    enough = ScoreHistogram(**own, counts=counts.tolist())
+    kept = "schema_hash", "groups", "origin"
+    assert attrgetter(*kept)(make_weights(enough, "published")) == attrgetter(*kept)(enough)
+    counts[1, label, 1] = 2
+    with pytest.raises(InputError, match=rf"'c' and label {'-+'[label]}1: counted 18"):
+        make_weights(ScoreHistogram(**own, counts=counts.tolist()), "published")
+    counts[1, 1 - label] = 4, 3
+    with pytest.raises(InputError, match="'c': counted 25"):
+        require_rows(ScoreHistogram(**own, counts=counts.tolist()), [(0, 1)])
 
 
-def protected(claim, variance=0.0):
-    return {"variance": variance, "origin": {"clients": 3, "guarantees": [claim]}}
+def protected(claim, variance=0.0, *others):
+    return {"variance": variance, "origin": {"clients": 3, "guarantees": [claim, *others]}}
 
 
 def bins(*first):
@@ -122,6 +131,7 @@ WEIGHTS = make_weights(ScoreHistogram(**FIELDS | bins(1, 2)), "published").model
     (bins(1), "counts must be"), (bins(2**60, 2), "counts.0.0.0"), ({"variance": -1}, "variance"),
     ({"more": 0}, "more"), ({"model": None}, "scores of a model"), ({"model": "../x"}, "model"),
     (protected(CLAIM), "variance"), (protected(CLAIM | {"epsilon": 0.5}, NOISE), "variance"),
+    (protected(CLAIM, NOISE, CLAIM | {"epsilon": 0.5}), "variance"),
     (protected(CLAIM | {"relation": "replace"}, NOISE), "variance"),
     (protected(CLAIM | {"aggregators": None}), "variance"),
     (protected({"epsilon": 1.0}), "guarantees.0.relation"),

@@ -123,7 +123,9 @@ def test_mixture_has_coins_that_follow_from_the_counts_alone():
 
     counts, other = small_counts(0), small_counts(0)
     other[0, 0, 0] += 1
-    assert key(counts) == key(counts, 0.05) == key(counts, variance=1e-9) != key(other)
+    assert key(counts) == key(counts, 0.05) == key(counts, variance=1e-9)
+    others = key(other), key(counts, model="2" * 64), key(counts, schema_hash="2" * 64)
+    assert len({key(counts), *others}) == 4
 
 
 @pytest.mark.parametrize(("alpha", "n_bins", "said"), [

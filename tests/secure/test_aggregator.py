@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from secure_task import COUNTS, parties
+from secure_task import COUNTS, PLAIN, parties
 
 from synthfair import secure
 from synthfair.errors import InputError
@@ -34,9 +34,9 @@ def sums(group, tmp_path_factory):
 @pytest.mark.parametrize("aggregators", [2, 3])
 def test_opened_sum_is_exact_but_for_the_noise(tmp_path, monkeypatch, aggregators):
     monkeypatch.setattr(secure.GroupCounts, "noise", lambda *_: np.zeros(4, np.int64))
-    some = parties(aggregators=aggregators)
-    opened = secure.open_sums(some.task, some.answers(tmp_path, [ONE, 2 * ONE, 7 * ONE])[::-1])
-    assert opened.total.tolist() == [10, 20, 30, 40]
+    some = parties(aggregators=aggregators, clients=20)
+    opened = secure.open_sums(some.task, some.answers(tmp_path, [i * ONE for i in range(20)])[::-1])
+    assert opened.total.tolist() == [190, 380, 570, 760]
     assert set(opened.clients) == {key.public_key().public_bytes_raw().hex() for key in some.keys}
 
 
@@ -51,6 +51,10 @@ def test_opened_sum_is_a_histogram_with_its_guarantee(group, sums):
     assert simulated.origin.guarantees == (holds.model_copy(update={"simulated": True}),)
     assert (found.origin.clients, simulated.origin.clients) == (2, 1)
     assert found.variance == pytest.approx(2 * 1.84135, rel=1e-4)
+    what = secure.GroupCounts(**PLAIN | {"model": "1" * 64, "bins": 3})
+    binned = secure.score_histogram(what, opened._replace(total=np.arange(12)))
+    assert (binned.array().ravel().tolist(), binned.model) == ([*range(12)], "1" * 64)
+    assert (binned.schema_hash, binned.groups) == (what.schema_hash, what.groups)
     repeatable = secure.noisy_sum(zero, COUNTS, source=seeded(0))
     assert secure.score_histogram(COUNTS, repeatable).origin.guarantees == (None,)
     with pytest.raises(InputError, match="none"):
@@ -65,11 +69,15 @@ def test_total_of_the_largest_entries_does_not_wrap():
     assert secure.noisy_sum([np.array([7 - most])] * 4, what).total.tolist() == [28 - 4 * most]
 
 
-@pytest.mark.parametrize("total", [[0, 5, 10, -60], [0, 5, 10, 2060], [0, 0, 0, 2**40], [600] * 4])
-def test_total_that_cannot_be_is_refused(total):
-    noisy_total(COUNTS, np.array([-20, 5, 10, 1990]), aggregators=2, clients=("a", "b"))
+@pytest.mark.parametrize("place", range(3))
+def test_total_beyond_what_rows_and_noise_can_make_is_refused(place):
+    """One by one, and all together."""
+    one, all_four = COUNTS.noise_bound(2), COUNTS.noise_bound(8)
+    total = np.array([-one, 2000 + one, all_four])
+    noisy_total(COUNTS, np.append(total, 0), aggregators=2, clients=("a", "b"))
+    total[place] += (-1, 1, 1)[place]
     with pytest.raises(InputError, match="2 clients and the noise"):
-        noisy_total(COUNTS, np.array(total), aggregators=2, clients=("a", "b"))
+        noisy_total(COUNTS, np.append(total, 0), aggregators=2, clients=("a", "b"))
 
 
 def signed(group, partial, role, **change):
@@ -88,13 +96,15 @@ def test_sums_of_other_aggregators_or_another_task_are_not_opened(group, sums):
         secure.open_sums(parties().task, sums)
 
 
-ALTERED = [({"total": (1, 2, 3, 4)}, "altered"), ({"clients": ("1" * 64,)}, "altered"),
+ALTERED = [({}, "altered"), ({"clients": ("1" * 64, "2" * 64)}, "altered"),
            ({"clients_hash": "0" * 64}, "altered"), ({"role": 1}, "altered"),
            ({"role": 2}, "4, of one of 2"), ({"total": (1,)}, "4, of one of 2")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "said"), ALTERED)
 def test_sum_that_was_altered_is_not_opened(group, sums, change, said):
+    first, *others = sums[0].total
+    change = change or {"total": ((first + 2**63) % 2**64, *others)}
     some = [sums[0].model_copy(update=change), sums[1]]
     with pytest.raises(InputError, match=f"a.json: .*{said}"):
         secure.open_sums(group.task, some, sources=["a.json", "b.json"])

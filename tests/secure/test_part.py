@@ -9,9 +9,9 @@ from secure_task import PLAIN, parties
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.secure import GroupCounts, count_table
+from synthfair.secure import GroupCounts, SumTask, count_table, read_upload
 from synthfair.secure.part import part_task
-from synthfair.secure.upload import upload_bytes, verify_upload
+from synthfair.secure.upload import upload_bytes
 from synthfair.task.protocol import ReadRows, Run
 
 WHAT = PLAIN | {"schema_hash": SCHEMA.hash, "groups": ("a", "b")}
@@ -64,11 +64,15 @@ def test_table_that_does_not_fit_the_task_is_refused(change, said):
 def test_other_rows_by_the_same_seed_get_other_shares():
     """An aggregator that saw two uploads of one sharing could subtract them."""
     sums = parties(GroupCounts(**WHAT))
-    answer = part_task(sums.task, sums.keys[0]).answer
+    again = SumTask.model_validate(sums.task.model_dump() | {"nonce": "5" * 64})
 
-    def nonce(table):
+    def nonce_and_share(table=TABLE, seed=bytes(32), task=sums.task):
         rows = ReadRows(sf.encode(table, SCHEMA), "0" * 64)
-        upload = answer(rows, bytes(32), Run())[: upload_bytes(sums.task)]
-        return verify_upload(upload, sums.task, 0)[1]
+        upload = part_task(task, sums.keys[0]).answer(rows, seed, Run())[: upload_bytes(task)]
+        _, nonce, share = read_upload(upload, task, sums.secrets[0])
+        return nonce, share.tobytes()
 
-    assert nonce(TABLE) == nonce(TABLE) != nonce(TABLE.iloc[1:])
+    others = {"table": TABLE.iloc[1:]}, {"seed": b"1" * 32}, {"task": again}
+    found = [nonce_and_share(), *(nonce_and_share(**other) for other in others)]
+    assert [len({*values}) for values in zip(*found, strict=True)] == [4, 4]
+    assert found[0] == nonce_and_share()

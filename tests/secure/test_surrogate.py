@@ -192,7 +192,7 @@ WRONG = [
     (changed(0, total=(1, 2)), CONFIG, "histograms has 2 entries"),
     (changed(3, tree="0" * 64), CONFIG, "pairs has .* of the tree 000"),
     (changed(0, aggregators=3), CONFIG, "number of aggregators"),
-    (changed(1, clients=("0" * 64,)), CONFIG, "same clients"),
+    (changed(1, clients=("0" * 64, "1" * 64, "2" * 64)), CONFIG, "same clients"),
     *((list, CONFIG.replace(**c), "settings") for c in ({"epsilon": 4.0}, {"seed": 1})),
 ]
 

@@ -9,7 +9,7 @@ from synthfair.errors import InputError
 from synthfair.secure import SumTask, make_uploads, new_aggregator_secret, read_upload, receive
 
 ONE = np.array([1, 2, 3, 4])
-GROUP = parties()
+GROUP = parties(least=3)
 TASK, KEYS = GROUP.task, GROUP.keys
 UPLOADS = make_uploads(TASK, ONE, KEYS[0])
 UPLOAD = UPLOADS[0]
@@ -111,7 +111,7 @@ def test_uploads_that_are_refused_are_listed_each_with_its_reason(tmp_path):
 
 
 def test_uploads_of_fewer_clients_than_the_task_asks_are_refused(tmp_path):
-    sent = [GROUP.send(tmp_path, i, ONE)[0] for i in range(2)]
-    assert len(receive(TASK, GROUP.secrets[0], sent).clients) == 2
-    with pytest.raises(InputError, match="of 1 clients; .* 2 at least"):
-        receive(TASK, GROUP.secrets[0], sent[:1])
+    sent = [GROUP.send(tmp_path, i, ONE)[0] for i in range(3)]
+    assert len(receive(TASK, GROUP.secrets[0], sent).clients) == 3
+    with pytest.raises(InputError, match="of 2 clients; .* 3 at least"):
+        receive(TASK, GROUP.secrets[0], sent[:2])
