@@ -35,9 +35,11 @@ def test_gaps_of_counts_are_second_minus_first_with_intervals_of_score_tests(sit
     found = gaps_of_counts(COUNTS, ("a", "b", "c"), **options)
     wanted = product((("true", 1), ("false", 0)), combinations(range(3), 2))
     for gap, ((rate, label), pair) in zip(found, wanted, strict=True):
-        (p, low_p, high_p), (q, low_q, high_q) = (
-            limits(*COUNTS[g, label], **options) for g in pair
+        first, second = (limits(*COUNTS[g, label], **options) for g in pair)
+        (p, low_p, high_p), (q, low_q, high_q) = first, second
+        assert (gap.rate, gap.first, gap.second) == (
+            f"{rate}_positive_rate",
+            *("abc"[g] for g in pair),
         )
-        assert (gap.rate, gap.first, gap.second) == (f"{rate}_positive_rate", *("abc"[g] for g in pair))
         expected = q - p - np.hypot(q - low_q, high_p - p), q - p + np.hypot(high_q - q, p - low_p)
         assert (gap.value, gap.low, gap.high) == pytest.approx((q - p, *expected))

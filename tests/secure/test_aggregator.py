@@ -1,6 +1,5 @@
 """An aggregator answers once; the answers open to the total, and nothing else does."""
 
-import json
 import sys
 
 import numpy as np
@@ -9,7 +8,6 @@ from secure_task import COUNTS, PLAIN, parties
 
 from synthfair import secure
 from synthfair.errors import InputError
-from synthfair.files import parse_as
 from synthfair.privacy.noise import seeded
 from synthfair.release.keys import sign_bytes
 from synthfair.secure.aggregator import PARTIAL_SUM_DOMAIN, noisy_total, record_of
@@ -35,7 +33,8 @@ def sums(group, tmp_path_factory):
 def test_opened_sum_is_exact_but_for_the_noise(tmp_path, monkeypatch, aggregators):
     monkeypatch.setattr(secure.GroupCounts, "noise", lambda *_: np.zeros(4, np.int64))
     some = parties(aggregators=aggregators, clients=20)
-    opened = secure.open_sums(some.task, some.answers(tmp_path, [i * ONE for i in range(20)])[::-1])
+    _, sums = (some.answers(tmp_path, [i * ONE for i in range(20)]) for _ in range(2))  # as recorded
+    opened = secure.open_sums(some.task, sums[::-1])
     assert opened.total.tolist() == [190, 380, 570, 760]
     assert set(opened.clients) == {key.public_key().public_bytes_raw().hex() for key in some.keys}
 
@@ -145,13 +144,6 @@ def test_sums_of_other_clients_than_the_task_allows_are_not_opened(group, sums):
             secure.open_sums(group.task, wrong)
 
 
-@pytest.mark.parametrize("change", [{"total": [2**64]}, {"more": 1}, {"role": 3}])
-def test_file_that_is_no_sum_is_refused(sums, change):
-    content = json.dumps(json.loads(sums[0].model_dump_json()) | change).encode()
-    with pytest.raises(InputError, match=f"a.json.*{next(iter(change))}"):
-        parse_as(content, secure.PartialSum, "a.json")
-
-
 # One answer
 
 
@@ -171,17 +163,6 @@ def test_answer_that_ended_at_its_noise_is_given_later(tmp_path, group, monkeypa
             group.answers(tmp_path, [ONE] * 2)
     first, again = (group.answers(tmp_path, [ONE] * 2) for _ in range(2))
     assert first == again
-
-
-def test_answer_without_a_place_for_its_record_draws_no_noise(tmp_path, group, monkeypatch):
-    def full(**_):
-        raise OSError(28, "No space left on device")
-
-    group.records(tmp_path)
-    monkeypatch.setattr("tempfile.mkstemp", full)
-    monkeypatch.setattr(secure.GroupCounts, "noise", None)
-    with pytest.raises(InputError, match="No space left"):
-        group.answers(tmp_path, [ONE] * 2)
 
 
 def test_answer_is_only_in_the_folder_that_was_made_with_the_key(tmp_path, group):

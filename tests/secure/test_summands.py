@@ -83,11 +83,9 @@ def test_noise_has_the_variance_of_the_sensitivity():
     assert not FINE.model_copy(update={"rho": None}).noise().any()
     assert GroupCounts(**PLAIN | {"epsilon": 0.1}).scale == 10  # the decimal, not its float
     users = GroupCounts(**PLAIN | {"unit": "user", "rows_per_user": 4})
-    for what, drawn in (
-        (users, discrete_laplace(Fraction(4), 4, seeded(0))),
-        (FINE, discrete_gaussian(FINE.variance, 100, seeded(0))),
-    ):
-        np.testing.assert_array_equal(what.noise(seeded(0)), drawn)
+    drawn = (what.noise(seeded(0)).tolist() for what in (users, FINE))
+    assert next(drawn) == discrete_laplace(Fraction(4), 4, seeded(0)).tolist()
+    assert next(drawn) == discrete_gaussian(FINE.variance, 100, seeded(0)).tolist()
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
