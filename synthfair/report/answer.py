@@ -259,8 +259,9 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """Return the answer for the best runs of an overview.
 
     Runs that decide like one label for everybody are the last choice. Best are the most accurate of
-    those whose gap is surely within the limit; where there are none, of those whose gap is probably
-    within it; else those with the smallest gap. :data:`REFERENCE_METHODS` are only compared with.
+    those whose gap is surely within the limit (where one was asked for, the ratio of selection
+    rates, too); where there are none, of those for which that is probable; else those with the
+    smallest gap. :data:`REFERENCE_METHODS` are only compared with.
 
     Args:
         overview: runs of one schema and one notion of fairness.
@@ -312,18 +313,19 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     """Return the best runs, and why they are."""
 
     def merit(summary: Summary) -> tuple[float, float, float]:
-        """Return how sure it is that the gap is within the limit, and what decides then."""
-        sure = {"yes": 2, "probably": 1}.get(verdict(summary.gap_size, limit), 0)
+        """Return how sure it is that the limits are met, and what decides then."""
+        sure = {"yes": 2, "probably": 1}.get(judged(summary, limit), 0)
         merits = summary.accuracy.value, -summary.gap_size.value
         accuracy, gap = (-inf if isnan(value) else value for value in merits)
         return sure, accuracy if sure else gap, gap
 
     best = max(rivals, key=merit)
-    why = f"the one with the smallest gap; none is within {limit:g}"
+    of_ratio = any(summary.asked.min_ratio for summary in rivals)
+    limits = "what was asked for" if of_ratio else f"{limit:g}"
+    why = f"the one with the smallest gap; none is within {limits}"
     if sure := merit(best)[0]:
-        within = SIDES[verdict(best.gap_size, limit)]
         count = sum(merit(summary)[0] == sure for summary in rivals)
-        why = f"the most accurate of {count} with a gap {within} {limit:g}"
+        why = f"the most accurate of {count} with a gap {SIDES[judged(best, limit)]} {limits}"
     why = (
         f"Of {len(rivals)} settings, {best.name} is {why}. It was chosen on these test rows: on"
         " others it is probably a little worse."
