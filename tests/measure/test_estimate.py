@@ -84,8 +84,8 @@ def score_limit(m, clients, group, z, side):
 
         def accepted(tested, bound=bound):
             end = np.clip(tested, -1, 1)
-            deviation = (cumulants(m, share, end, bound(end))[1] / clients) ** 0.5
-            return z * deviation - share * side * (tested - mean)
+            variance = max(cumulants(m, share, end, bound(end))[1], 0)
+            return z * (variance / clients) ** 0.5 - share * side * (tested - mean)
 
         limit = brentq(accepted, mean, 9 * side)
         end = np.clip(limit, -1, 1)
