@@ -1,8 +1,6 @@
 """How commands end: exit codes, one line for each end, early where an input is bad."""
 
 import os
-import runpy
-import signal
 import subprocess
 import sys
 
@@ -63,21 +61,6 @@ def test_words_that_do_not_parse_are_refused_in_a_line(words, named, capsys):
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith("error: ")
     assert named in told
-
-
-@pytest.mark.parametrize("module", ["synthfair", "synthfair.client", "synthfair.server"])
-def test_ctrl_c_is_one_line_while_the_command_line_is_imported(module, monkeypatch, capsys):
-    class Press:
-        def find_spec(self, name, *_):
-            if name == "synthfair.cli":
-                signal.raise_signal(signal.SIGINT)
-
-    for name in ("synthfair.cli", f"{module}.__main__"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Press(), *sys.meta_path])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module(module, run_name="__main__")
-    assert (end.value.code, capsys.readouterr().err) == (INTERRUPTED, "interrupted\n")
 
 
 def python(code, folder):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 from builders import make_schema, make_table
@@ -99,26 +98,3 @@ def test_imports_of_help_compute_nothing_and_of_commands_are_without_jax(folder)
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("flags", [["--steps", "20"], ["--release", "surrogate", "--k-min", "5"]])
-def test_imports_of_a_release_are_few(folder, tmp_path, flags, monkeypatch):
-    """Of the package; who adds one asks whether this release needs it."""
-    make_table().to_csv(tmp_path / "t.csv", index=False)
-    argv = ["client", "--data", f"{tmp_path}/t.csv", *flags, "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{tmp_path}/r.parquet"]
-
-    def ours():
-        return {name for name in sys.modules if name.split(".")[0] == "synthfair"}
-
-    with monkeypatch.context() as patch:
-        for name in ours():  # they come back behind this test
-            patch.delitem(sys.modules, name)
-        assert import_module("synthfair.cli").main(argv) == 0
-        loaded = ours()
-        for name in loaded:
-            del sys.modules[name]
-    assert len(loaded) < 60, loaded
-    assert {name for name in loaded if ".cli." in name} == {
-        "synthfair.cli.client", "synthfair.cli.parameters", "synthfair.cli.show",
-    }  # fmt: skip

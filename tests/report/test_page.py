@@ -258,6 +258,7 @@ def test_report_command_writes_page_and_plots_or_refuses(runs, tmp_path, capsys)
     assert main([*argv, "2"]) == 2
     assert not page.exists()
     assert main([*argv, "0.01"]) == 0
-    assert "at most 0.01?" in tables(page.read_text(), "all runs")[0][0]
+    for title in ("all runs", "By client"):
+        assert "at most 0.01?" in tables(page.read_text(), title)[0][0]
     assert main(["report", str(tmp_path), "--output", str(tmp_path / "s.html")]) == 2
     assert "metrics.json" in capsys.readouterr().err
