@@ -54,12 +54,6 @@ def test_warnings_of_one_kind_are_one_and_sentences_are_wrapped(capsys, monkeypa
     assert following == f"Next: {'word ' * 20}{path}"
 
 
-def test_bar_in_a_log_is_not_drawn(capsys):
-    with show.counting_bar("distilling") as update:
-        update(1, 2, "words")
-    assert capsys.readouterr() == ("", "")
-
-
 def test_names_from_a_file_do_not_steer_the_terminal(capsys):
     show.say("a method called \x1b[2J, in two\nlines")
     show.warn("\x9bnobody", "a name that is no text: \udce9")

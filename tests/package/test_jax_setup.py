@@ -1,8 +1,6 @@
 """Only commands set JAX up: they cache compiled code where only the user writes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -10,24 +8,6 @@ import pytest
 
 from synthfair import jax_setup
 from synthfair.jax_setup import cache_folder, start_jax
-
-CHANGES_NOTHING = """
-import logging, os, signal, sys, warnings
-import jax, jaxopt, optax, pandas, pyarrow, scipy.optimize
-def process():
-    handlers = signal.getsignal(signal.SIGINT), sys.excepthook, sys.unraisablehook, sys.meta_path
-    log = {name: logging.getLogger(name).level for name in (None, "jax")}
-    return dict(os.environ), dict(jax.config.values), [*warnings.filters], log, handlers
-before = process()
-import synthfair as sf
-for name in sf.__all__:
-    getattr(sf, name)
-assert process() == before
-"""
-
-
-def test_importing_synthfair_changes_nothing_in_the_process():
-    subprocess.run([sys.executable, "-W", "default", "-c", CHANGES_NOTHING], check=True)
 
 
 @pytest.fixture

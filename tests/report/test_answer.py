@@ -13,7 +13,13 @@ from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import LabelCounts
 from synthfair.fairness.metrics import Metric, Rates, Scored
 from synthfair.fairness.target import DEFAULT_FAIR_GAP
-from synthfair.metrics_file import Evaluation, GroupingMetrics, Metrics
+from synthfair.metrics_file import (
+    Evaluation,
+    FrontierLine,
+    GroupingMetrics,
+    Metrics,
+    write_frontier,
+)
 from synthfair.report.answer import (
     advice,
     answer,
@@ -105,8 +111,10 @@ def test_cost_is_that_of_the_servers_own_model_without_a_penalty(plain, fair):
     part = json.loads((plain / "metrics.json").read_text())
     edited(fair, fair, without_penalty={name: part[name] for name in Metrics.model_fields})
     assert asked([fair]).cost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
+    write_frontier([FrontierLine(3.0, 0.9, 0.1, 0.8, 0.25, 1.0)], fair / "frontier.csv")
     ((_, *rows),) = tables(page_of(fair), "accuracy and gap")
     assert ("no penalty", "0.900 [0.880, 0.920]", "0.200 [0.150, 0.250]") in rows
+    assert ("penalty weight 3", "0.800", "0.250") in rows
 
 
 def test_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):

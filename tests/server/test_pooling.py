@@ -72,6 +72,15 @@ def test_limit_that_no_model_met_is_warned_of(surrogates, asked, reached, is_mis
     assert len(caught) == len(review._missed_limits(point, config)) == is_missed
 
 
+@pytest.mark.parametrize("name", ["gap", "client_gap"])
+def test_ratio_and_gap_that_are_both_asked_are_both_met(surrogates, name):
+    asked = sf.ServerConfig(min_ratio=0.3, group_input=True, **{f"max_{name}": 0.03})
+    pooled = make_pool(dict([*surrogates.items()][:2]), SCHEMA, asked)
+    point = train_pool(pooled, SCHEMA)[1]
+    assert point.ratio >= 0.3
+    assert getattr(point, name) <= 0.03 < pooled.problem().solve(0.0).gap
+
+
 def test_pool_that_is_not_all_that_was_sent_is_warned_of(surrogates):
     pooled = make_pool(dict([*surrogates.items()][:2]), SCHEMA)
     trained, point = train_pool(pooled, SCHEMA)
@@ -178,7 +187,8 @@ def against(group, seed, n=400):
 def unlike():
     """Surrogates of three clients that are unfair, and of one with few rows."""
     tables = {"a1": against("a", 1), "b": against("b", 2), "a2": against("a", 3)}
-    tables["small"] = make_table(40, seed=4)
+    table = make_table(400, seed=4)
+    tables["small"] = table.drop(table.index[table["town"] == "b"][20:])
     config = sf.SurrogateConfig(k_min=5)
     return {name: sf.distill_table(t, SCHEMA, config).release for name, t in tables.items()}
 
