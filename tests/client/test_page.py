@@ -1,6 +1,7 @@
 """The whole job of a client, from file to file: what is written, booked, refused and said."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from builders import SCHEMA, TABLE
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import distill_file, fair_task
+from synthfair.client.page import release_task
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.files import claimed
@@ -46,6 +48,12 @@ def test_release_in_a_file_is_what_python_makes_signed_and_booked(paths, tmp_pat
     assert distill_file(*paths, config, **named, force=True)[1].sha256 == receipt.sha256
     other = config.replace(seed=1)
     assert distill_file(*paths, other, **named, force=True, again=True)[1].sha256 != receipt.sha256
+
+
+def test_question_has_settings_schema_and_whether_noise_is_the_systems():
+    other = SCHEMA.model_copy(update={"name": "other"})
+    asked = [*product(CONFIGS, (SCHEMA, other)), *product(CONFIGS[2:], [SCHEMA], [seeded(3)])]
+    assert len({release_task(*each).asked for each in asked}) == len(asked)
 
 
 # What is refused leaves nothing

@@ -112,7 +112,6 @@ def same(table):
 
 HOSTILE = {
     "format": (same, {"format": "synthfair-release/1"}, "format"),
-    "key": (same, {"clients": 3}, "clients"),
     "control character": (same, {"version": "\x1b[2J"}, "version"),
     "guarantee": (same, {"guarantee": {"epsilon": 0.1, "relation": "replace"}}, "epsilon"),
     "nan": column_with("income", [0.5, float("nan")]),
@@ -121,6 +120,7 @@ HOSTILE = {
     "missing": (*column_with("income", [None, 0.5])[:2], "missing values"),
     "text": column_with("income", ["0.1", "0.2"]),
     "group": column_with("(group)", [0, 2], "int32"),
+    "group below": column_with("(group)", [0, -1], "int32"),
     "label": column_with("(label)", [0, 1], "int32"),
     "no column": (lambda t: t.drop_columns("age"), {}, "'age'"),
     "no group": (lambda t: t.drop_columns("(group)"), {}, "(group)"),

@@ -63,8 +63,9 @@ def test_signer_of_two_releases_is_refused(keys):
 def test_signature_that_no_key_knows_is_refused_where_keys_are_given(keys, name, trusted, said):
     path = signed(keys, name, keys / "r.parquet")
     assert (read_release(path, SCHEMA).signature.public_key is None) == (name is None)
-    with pytest.raises(InputError, match=f"r.parquet: .*{said}"):
-        read_release(path, SCHEMA, keys=read_keys([keys / trusted]))
+    for known, named in ((read_keys([keys / trusted]), said), ({}, "nobody")):
+        with pytest.raises(InputError, match=f"r.parquet: .*{named}"):
+            read_release(path, SCHEMA, keys=known)
 
 
 def test_keys_are_private_and_not_overwritten(keys):

@@ -6,7 +6,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import BudgetError, Ledger, Purchase
 from synthfair.task import limits
-from synthfair.task.limits import Claim, Limits, RefusedError, SiteSettings
+from synthfair.task.limits import AggregatorLimits, Claim, Limits, RefusedError, SiteSettings
 
 ALLOWED = {
     "kinds": ("fair", "surrogate", "training"), "most_epsilon": 2.0, "without_epsilon": True,
@@ -65,7 +65,10 @@ def test_limits_by_default_allow_nothing_and_of_exact_answers_one(ledger):
     for claim in (EXACT, PRIVATE, EXACT_ROUND, PRIVATE_ROUND):
         assert code_of(claim, {}, ledger) == "kind"
         assert code_of(claim, {"kinds": ALLOWED["kinds"]}, ledger) == "epsilon"
-    assert Limits() == Limits(most_delta=1e-5, most_releases=1, k_min=50, most_rounds=0)
+    stated = {"most_delta": 1e-5, "most_releases": 1, "k_min": 50, "most_rounds": 0}
+    assert Limits() == Limits(**stated, value_rows=10, least_epsilon_left=0.0, store_models=False)
+    aggregator = {"most_tasks": 0, "most_delta": 1e-5, "without_noise": False, "least_clients": 2}
+    assert AggregatorLimits() == AggregatorLimits(**aggregator)
 
 
 def test_limits_that_are_not_given_allow_no_epsilon_and_no_row_less(ledger):
@@ -76,10 +79,11 @@ def test_limits_that_are_not_given_allow_no_epsilon_and_no_row_less(ledger):
     assert code_of(pure, ALLOWED | {"most_delta": 0.0}, ledger) == "ok"
 
 
-@pytest.mark.parametrize(("answers", "allowed"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("answers", "allowed"), [(1, False), (2, True), (3, False)])
 def test_consent_is_for_the_answers_that_had_left(tmp_path, answers, allowed):
     ledger = Ledger(tmp_path / "ledger")
-    ledger.book(Purchase(kind=EXACT.purchase_kind, question="a" * 64, **BOOKED))
+    for number in range(2):  # of one job
+        ledger.book(Purchase(kind="training", round=number, **BOOKED))
     code_of(EXACT, ALLOWED | {"again": answers}, ledger)
     assert ledger.again is allowed
 

@@ -21,7 +21,7 @@ QUESTION = Question(
 )  # fmt: skip
 DOCUMENT = json.loads(QUESTION.message.text)
 ANSWER = Answer(asked=sha256(QUESTION.message.text), site="north", code="ok", version="1")
-SENT = make_answer(ANSWER, b"content", KEY)
+SENT = make_answer(ANSWER, b" content", KEY)
 
 
 def code_of(message, question=QUESTION, site="north", key=NORTH):
@@ -61,6 +61,8 @@ def test_answer_altered_in_any_bit_does_not_count(part, at, bit):
     altered[at % len(altered)] ^= 1 << bit
     for content in (bytes(altered), b""):
         assert code_of(SENT._replace(**{part: content})) == "signature"
+    moved = SENT._replace(text=SENT.text + b" ", carried=b"content")
+    assert code_of(moved) == "signature"
 
 
 def doubled(message, key):
@@ -91,6 +93,9 @@ def test_answer_large_is_carried_and_one_too_large_not_even_hashed(monkeypatch):
     monkeypatch.delattr(messages, "_digests")
     assert code_of(large) == "refused"
     assert refused(QUESTION.message.text, carried=large.carried)
+    monkeypatch.setattr(messages, "MAX_QUESTION_BYTES", 99)
+    assert code_of(SENT) == "refused"
+    assert refused(QUESTION.message.text)
 
 
 def test_question_comes_as_it_was_asked():
