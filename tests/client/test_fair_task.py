@@ -8,15 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from builders import SCHEMA, SCHEMA_OF_3, make_table
+from builders import SCHEMA, SCHEMA_OF_3, make_table, with_column
 from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
 from synthfair.client import distill_file
 from synthfair.client.fair_task import Baseline, check_copies
-from synthfair.data.encode import Encoded, encode, in_content_order
+from synthfair.data.encode import Encoded, encode, encode_records, in_content_order
 from synthfair.errors import InputError
 from synthfair.privacy.guarantee import FEATURE_GRID
+from synthfair.privacy.noise import seeded
 from synthfair.release.format import Release, make_header
 from synthfair.release.settings import DistillConfig
 from synthfair.report.release_tables import fit_warnings
@@ -115,6 +116,12 @@ def test_rows_that_cannot_be_compared_are_refused_by_column_and_value(table, set
     assert distil(TABLE[:50], SCHEMA_OF_3, steps=1).release
 
 
+def test_rows_that_cannot_be_compared_by_one_of_two_attributes_are_refused():
+    schema = with_column(SCHEMA, "home", missing="refuse").with_sensitive(["town", "home"])
+    with pytest.raises(InputError, match="'home', among all rows, holds only .'own'"):
+        distil(TABLE.assign(home="own"), schema, groups_by=("town", "home"))
+
+
 def test_rows_without_weight_do_not_count_as_a_group():
     weight = (TABLE["town"] == "a").to_numpy() * 1.0
     with pytest.raises(InputError, match="'town', among all rows, holds only .'a'"):
@@ -153,17 +160,23 @@ def test_model_of_ones_own_may_have_params_of_any_pytree_and_a_hessian():
 
 
 def test_baseline_compares_the_model_with_one_without_a_penalty_and_the_majority(paths):
-    TABLE.to_csv(paths[0], index=False)
-    made, _ = distill_file(*paths, DistillConfig(n_synthetic=24, steps=60, rho_o=30.0))
-    x, s, y = encode(TABLE, SCHEMA)
+    """On private records, by their weights, most of which have the negative label."""
+    table = TABLE.assign(paid=TABLE.paid.map({"no": "yes", "yes": "no"}))
+    table.to_csv(paths[0], index=False)
+    config = DistillConfig(n_synthetic=24, steps=60, rho_o=30.0, epsilon=20.0, delta=1e-5, k_min=5)
+    made, _ = distill_file(*paths, config, noise_seed=3)
+    records = sf.distill_table(table, SCHEMA, config.records, noise=seeded(3)).release
+    x, s, y, weight = encode_records(records.x, SCHEMA), records.s, records.y, records.weight
     a = np.column_stack([x, np.ones(len(y))])
     ridge = made.config.lambda_theta / a.shape[1] ** 2
-    reference = LogisticRegression(C=1 / (ridge * len(y)), fit_intercept=False, max_iter=10_000)
+    reference = LogisticRegression(C=1 / ridge, fit_intercept=False, max_iter=10_000, tol=1e-8)
+    reference.fit(a, y, sample_weight=weight / weight.sum())
     model = sf.pool_and_train([made], SCHEMA)
-    decided = [model.scores(x, s) > 0, reference.fit(a, y).predict(a) > 0]
-    gaps = [abs(each[s == 1].mean() - each[s == 0].mean()) for each in decided]
-    expected = np.mean(decided[0] == (y > 0)), gaps[0], max(np.mean(y > 0), np.mean(y < 0)), gaps[1]
-    assert tuple(made.baseline) == pytest.approx(expected)
+    decided = [model.scores(x, s) > 0, reference.predict(a) > 0]
+    means = [[np.average(each[s == g], weights=weight[s == g]) for g in (0, 1)] for each in decided]
+    gaps = np.abs(np.diff(means)).ravel()
+    right, negative = (np.average(each, weights=weight) for each in (decided[0] == (y > 0), y < 0))
+    assert tuple(made.baseline) == pytest.approx((right, gaps[0], negative, gaps[1]))
 
 
 @pytest.mark.parametrize(("gap", "warned"), [(0.1, ""), (0.4, ".*0.400.*0.300.*")])

@@ -1,4 +1,4 @@
-"""Accounts of noisy sums, against closed forms, integrals and dp-accounting.
+"""Accounts of noisy sums, against closed forms and dp-accounting.
 
 At low noise dp-accounting takes minutes: none here.
 """
@@ -25,12 +25,6 @@ from synthfair.privacy.accounting import Composition, SampledSums, delta_of, eps
 
 discrete_delta_of = accounting.discrete_delta_of
 POISSON, FIXED = SampledSums(1000, 20, 20), SampledSums(1000, 20, 20, "fixed")
-Z, WIDTH = np.linspace(-20, 20, 400_001, retstep=True)
-
-
-def hockey_stick(p, q, epsilon):
-    """The least delta of two densities on the grid, by integration."""
-    return float(np.sum(np.maximum(p - math.exp(epsilon) * q, 0)) * WIDTH)
 
 
 # Gaussian mechanisms
@@ -112,14 +106,6 @@ def test_noise_of_sampled_sums_is_the_least(sums):
     assert sums.epsilon(noise, 1e-5) <= 0.6 < sums.epsilon(less, 1e-5)
 
 
-def test_poisson_sample_has_the_epsilon_of_its_hockey_stick():
-    """Of q N(1, s^2) + (1 - q) N(0, s^2) against N(0, s^2), both ways."""
-    without = norm.pdf(Z, 0, 0.8)
-    with_one = 0.1 * norm.pdf(Z, 1, 0.8) + 0.9 * without
-    delta = max(hockey_stick(with_one, without, 0.7), hockey_stick(without, with_one, 0.7))
-    assert 0.7 - 1e-4 <= SampledSums(10, 1, 1).epsilon(0.8, delta) <= 0.7 + 2e-3
-
-
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_sums_over_everyone_are_gaussian_mechanisms(sampling):
     everyone = SampledSums(7, 7, 9, sampling)
@@ -143,12 +129,6 @@ def test_sums_of_several_kinds_are_composed(monkeypatch):
     monkeypatch.setattr(accounting, "least_noise", lambda cost, _, **__: cost(6.0))
     found = accounting.common_noise((everyone[0], *hardly[:1]), 1.0, 1e-5)  # not the first's alone
     assert found == together(everyone, (hardly[0], 6.0))
-
-
-@pytest.mark.parametrize("sums", [POISSON, FIXED])
-def test_delta_and_epsilon_of_samples_are_inverse(sums):
-    composition = Composition.of([(sums, 2.0)])
-    assert composition.delta(composition.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-2)
 
 
 @pytest.mark.parametrize(("sample", "times"), [(0, 1), (11, 1), (5, 0)])

@@ -85,22 +85,6 @@ def test_last_line_that_gets_its_end_from_another_is_not_read_twice(ledger):
     assert len(reader.records()) == len(Ledger(ledger.path).records()) == 2
 
 
-def test_saved_answer_is_of_its_question_alone(tmp_path):
-    made = []
-
-    def use(digest):
-        def compute():
-            made.append(digest)
-            return digest.encode()
-
-        return compute_once(tmp_path / "a.bought", digest, compute, max_bytes=64)
-
-    assert use("a" * 64) == use("a" * 64) == b"a" * 64
-    with pytest.raises(InputError, match="a.bought"):
-        use("b" * 64)
-    assert made == ["a" * 64]
-
-
 def change(old, new):
     return lambda lines: [lines[0].replace(old, new, 1), *lines[1:]]
 

@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as hnp
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.guarantee import make_guarantee
-from synthfair.release.format import make_header, read_release, write_release
-from synthfair.release.settings import DistillConfig
+from synthfair.release.format import Release, make_header, read_release, write_release
+from synthfair.release.settings import DistillConfig, SurrogateConfig
 from synthfair.report.privacy_words import header_facts
 
 WIDTH = len(SCHEMA.encoded_names)
@@ -77,6 +77,17 @@ def test_release_for_a_blind_model_holds_no_groups(path):
     assert (back.fingerprint, back.s.tolist()) == (blind.fingerprint, [0, 0])
     rewrite(path, lambda t: t.add_column(WIDTH, "(group)", pa.array([0, 1], "int32")))
     assert refused(path, f"column {WIDTH + 1}")
+
+
+def test_release_takes_the_room_of_its_encoded_rows(path):
+    header = make_header(SurrogateConfig(), SCHEMA, model=LinearModel())
+    ones, x = np.ones(2), np.array([[1.0, 20.0, 0.0]] * 2)
+    records = Release(header, x, np.array([0, 1]), ones, ones)
+    for release, columns in ((some_release(), WIDTH + 2), (records, WIDTH + 3)):
+        write_release(release, path)
+        read_release(path, SCHEMA, room=2 * columns)
+        with pytest.raises(InputError, match="2 rows of"):
+            read_release(path, SCHEMA, room=2 * columns - 1)
 
 
 def test_digest_is_the_documented_one(path):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -134,14 +133,3 @@ def test_key_file_that_is_no_public_key_of_its_own_is_refused(keys):
             (keys / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{re.escape(str(keys / name))}: .*{named}"):
             read_keys([keys / "ada.pub", keys / name])
-
-
-def test_signing_without_the_package_names_the_extra_and_unsigned_needs_none(keys, monkeypatch):
-    unsigned, by_ada = (signed(keys, name, keys / f"{name}.parquet") for name in (None, "ada"))
-    for name in [name for name in sys.modules if name.split(".")[0] == "cryptography"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    read_release(unsigned, SCHEMA)
-    for attempt in (lambda: read_release(by_ada, SCHEMA), lambda: make_keys(keys / "new.key")):
-        with pytest.raises(InputError, match=r"synthfair\[sign\]"):
-            attempt()
-    assert not (keys / "new.key").exists()

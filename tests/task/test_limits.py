@@ -9,13 +9,13 @@ from synthfair.task import limits
 from synthfair.task.limits import AggregatorLimits, Claim, Limits, RefusedError, SiteSettings
 
 ALLOWED = {
-    "kinds": ("fair", "surrogate", "training"), "most_epsilon": 2.0, "without_epsilon": True,
+    "kinds": ("fair", "surrogate", "training"), "most_epsilon": 0.5, "without_epsilon": True,
     "k_min": 5, "most_rounds": 1, "most_rounds_of_job": 10, "most_width": 8, "least_rows": 120,
 }  # fmt: skip
 EXACT = Claim("fair", None)
-PRIVATE = Claim("surrogate", 2.0, 1e-5, k_min=5)
+PRIVATE = Claim("surrogate", 0.5, 1e-5, k_min=5)
 EXACT_ROUND = Claim("training", None, rounds=10, seen=True, width=8)
-PRIVATE_ROUND = Claim("training", 2.0, 1e-5, rounds=10, least_rows=120)
+PRIVATE_ROUND = Claim("training", 0.5, 1e-5, rounds=10, least_rows=120)
 # Of a method whose noise the server adds: it has an epsilon, and the server sees the report.
 SEEN_ROUND = PRIVATE_ROUND._replace(seen=True)
 BOOKED = {"output": "job-1", "run": "0" * 64, "guarantee": None}
@@ -37,9 +37,9 @@ def code_of(claim, allowed, ledger, output="job-1", question=None):
 
 
 @pytest.mark.parametrize(("claim", "beyond", "code"), [
-    (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 2.0000001}, "epsilon"),
+    (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 0.5000001}, "epsilon"),
     (PRIVATE, {"delta": 1.0000001e-5}, "epsilon"), (PRIVATE, {"k_min": 4}, "k_min"),
-    (PRIVATE_ROUND, {"epsilon": 2.0000001}, "epsilon"),
+    (PRIVATE_ROUND, {"epsilon": 0.5000001}, "epsilon"),
     (PRIVATE_ROUND, {"least_rows": 121}, "rows"), (PRIVATE_ROUND, {"rounds": 11}, "rounds"),
     (EXACT_ROUND, {"rounds": 11}, "rounds"), (EXACT_ROUND, {"width": 9}, "settings"),
 ])  # fmt: skip
@@ -69,14 +69,6 @@ def test_limits_by_default_allow_nothing_and_of_exact_answers_one(ledger):
     assert Limits() == Limits(**stated, value_rows=10, least_epsilon_left=0.0, store_models=False)
     aggregator = {"most_tasks": 0, "most_delta": 1e-5, "without_noise": False, "least_clients": 2}
     assert AggregatorLimits() == AggregatorLimits(**aggregator)
-
-
-def test_limits_that_are_not_given_allow_no_epsilon_and_no_row_less(ledger):
-    few = PRIVATE_ROUND._replace(epsilon=0.5, least_rows=1)
-    assert code_of(few, ALLOWED | {"most_epsilon": None}, ledger) == "epsilon"
-    assert code_of(few, ALLOWED | {"least_rows": None}, ledger) == "rows"
-    pure = PRIVATE._replace(delta=None)
-    assert code_of(pure, ALLOWED | {"most_delta": 0.0}, ledger) == "ok"
 
 
 @pytest.mark.parametrize(("answers", "allowed"), [(1, False), (2, True), (3, False)])
@@ -137,4 +129,5 @@ def test_settings_paths_start_at_their_file(tmp_path):
     assert (settings.data, settings.key) == (tmp_path.parent / "a.csv", tmp_path / "b")
     assert str(settings.schema_path) == "/c"
     assert settings.ledger_file == Ledger.for_table(settings.data).path
+    assert settings.model_copy(update={"ledger": path}).ledger_file == path
     assert settings.limits == Limits()

@@ -65,12 +65,6 @@ def test_answer_altered_in_any_bit_does_not_count(part, at, bit):
     assert code_of(moved) == "signature"
 
 
-def doubled(message, key):
-    """The same with another value before that of a key."""
-    text = message.text.replace(b"{", b'{"' + key + b'":"' + b"0" * 64 + b'",', 1)
-    return message._replace(text=text)
-
-
 def signed(message, domain=messages.ANSWER_DOMAIN):
     digests = messages._digests(message.text, message.carried)
     return message._replace(signature=sign_bytes(domain, digests, KEY))
@@ -79,11 +73,6 @@ def signed(message, domain=messages.ANSWER_DOMAIN):
 def test_signature_counts_for_an_answer_alone():
     assert code_of(signed(SENT)) == "ok"
     assert code_of(signed(SENT, b"synthfair-release/1\0")) == "signature"
-
-
-def test_key_twice_is_refused():
-    assert refused(doubled(QUESTION.message, b"schema_hash").text)
-    assert code_of(signed(doubled(SENT, b"asked"))) == "refused"
 
 
 def test_answer_large_is_carried_and_one_too_large_not_even_hashed(monkeypatch):
