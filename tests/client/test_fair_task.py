@@ -56,18 +56,6 @@ def test_distillation_steps_are_those_of_the_optimizer_given():
     np.testing.assert_allclose(objective, objective[0], rtol=1e-6)
 
 
-def test_distillation_of_nearly_as_many_rows_shares_a_compilation(compilations):
-    """97 and 100 rows are padded to 2,048, and 2,100 to 2,560; rows may be encoded before."""
-    given = distil(make_table(97))
-    before = compilations()
-    encoded = distil(encode(make_table(97), SCHEMA))
-    np.testing.assert_array_equal(given.release.x, encoded.release.x)
-    distil(encode(make_table(100), SCHEMA))
-    assert compilations() == before
-    distil(encode(make_table(2100), SCHEMA))
-    assert compilations() > before
-
-
 def test_distillation_in_single_precision_agrees_with_double():
     double = distil(inner_tolerance=1e-5)
     with jax.enable_x64(False):
@@ -75,19 +63,6 @@ def test_distillation_in_single_precision_agrees_with_double():
     assert single.release.x.dtype == np.float32
     assert single.inner_converged
     np.testing.assert_allclose(single.history.objective, double.history.objective, rtol=1e-3)
-
-
-@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-def test_groups_in_another_code_give_the_same_bytes_unless_they_are_read(tmp_path, penalty):
-    """What is penalised is the size of a gap, the same either way."""
-    rows, found = encode(TABLE, SCHEMA), []
-    for reads in (False, True):
-        for s in (rows.s, 1 - rows.s):
-            given = {"penalty": penalty, "group_input": reads, "steps": 20}
-            release = distil(rows._replace(s=s), **given).release
-            found.append(sf.write_release(release, tmp_path / "r.parquet"))
-    assert found[0] == found[1]
-    assert len({*found}) == 3
 
 
 @pytest.mark.parametrize("reads", [False, True])

@@ -81,6 +81,7 @@ def copied_row(monkeypatch):
 REFUSED = {
     "copy": (copied_row, FAIR, "1 of 24 synthetic rows"),
     "divergence": (None, FAIR.replace(rho_o=1e308, group_input=True), "diverged, by step"),
+    "large": (lambda patch: patch.setattr(fair_task, "MAX_FEATURE", 0.1), FAIR, "diverged, by"),
     "few rows": (lambda patch: patch.setattr(fair_task, "MIN_EXACT_ROWS", 401), FAIR, "401"),
 }
 

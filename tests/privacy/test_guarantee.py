@@ -51,6 +51,7 @@ def third(**change):
     ({"relation": "replace"}, "relation"), ({"epsilon": 2.0}, "epsilon"),
     ({"epsilon": 0.999}, "1e-05 claimed"), ({"adversary": "sees_sums"}, "settings"),
     ({"condition": "teacher"}, "settings"), ({"unit": "user"}, "one row"),
+    ({"delta": 2e-5}, "settings"), ({"simulated": True}, "settings"),
     ({"delta": 1e-310}, "delta"), ({"mechanisms": (), "accountant": None}, "delta"),
     ({"mechanisms": (RIGHT.mechanisms[0], fewer_choices, *RIGHT.mechanisms[2:])}, "tree"),
 ])  # fmt: skip

@@ -167,8 +167,8 @@ EVERYONE = SampledSums(50, 50, 20)
 
 @pytest.mark.parametrize("other", [noisy(relation="replace"), training(EVERYONE).guarantee])
 def test_units_and_relations_do_not_mix(ledger, other):
-    for held in (None, noisy(), None):
-        ledger.book(purchase(held))
+    for run, held in zip("abc", (None, noisy(), None), strict=True):
+        Ledger(ledger.path, again=True).book(purchase(held, run))
     wanted = rf"one row \(add_or_remove\); one {other.unit} \({other.relation}\)"
     with pytest.raises(BudgetError, match=wanted):
         ledger.book(purchase(other))

@@ -57,6 +57,14 @@ def test_release_is_read_as_it_was_written(x, tmp_path_factory):
     assert back.header == release.header
 
 
+def test_release_is_written_whole_or_not_at_all(path, monkeypatch):
+    before = path.read_bytes()
+    monkeypatch.delattr("os.fsync")
+    with pytest.raises(AttributeError):
+        write_release(some_release(rho_o=1.0), path)
+    assert path.read_bytes() == before
+
+
 def test_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
     metadata = pq.read_schema(path).metadata
     assert set(metadata) == {HEADER, SIGNATURE}
@@ -126,7 +134,6 @@ HOSTILE = {
     "control character": (same, {"version": "\x1b[2J"}, "version"),
     "guarantee": (same, {"guarantee": {"epsilon": 0.1, "relation": "replace"}}, "epsilon"),
     "nan": column_with("income", [0.5, float("nan")]),
-    "infinite": column_with("income", [float("inf"), 0.5]),
     "large": column_with("income", [0.5, -1.0001e6]),
     "missing": (*column_with("income", [None, 0.5])[:2], "missing values"),
     "text": column_with("income", ["0.1", "0.2"]),
@@ -135,7 +142,6 @@ HOSTILE = {
     "label": column_with("(label)", [0, 1], "int32"),
     "no column": (lambda t: t.drop_columns("age"), {}, "'age'"),
     "no group": (lambda t: t.drop_columns("(group)"), {}, "(group)"),
-    "no label": (lambda t: t.drop_columns("(label)"), {}, "(label)"),
     "more columns": (lambda t: t.append_column("id", pa.array([1, 2])), {}, "'id'"),
     "order": (lambda t: t.select(t.column_names[::-1]), {}, "column 1"),
     "no rows": (lambda t: t.slice(0, 0), {}, "0 rows"),
@@ -167,8 +173,6 @@ ALTERED = {name: (set_column(name, NEIGHBOUR), {}) for name in SCHEMA.encoded_na
     "group": column_with("(group)", [0, 0], "int32")[:2],
     "label": column_with("(label)", [1, 1], "int32")[:2],
     "rows": (lambda table: table.take([1, 0]), {}),
-    "version": (same, {"version": "9"}),
-    "model": (same, {"model": "m"}),
     "penalty": (same, {"penalty": "q"}),
     "config": (same, {"config": some_release(rho_o=1.0).header.config.model_dump(mode="json")}),
 }
@@ -183,7 +187,6 @@ def test_release_that_is_altered_is_refused(path, case):
 
 METADATA = {
     "no digest": ({SIGNATURE: None}, "altered"),
-    "empty": ({SIGNATURE: b"{}"}, "sha256"),
     "long": ({SIGNATURE: b" " * 1001}, "1001 bytes"),
     "long header": ({HEADER: b" " * (2**22 + 1)}, "4194305 bytes"),
     "very long": ({HEADER: b"a" * 30_000_000}, "Parquet"),

@@ -26,26 +26,16 @@ def test_file_that_is_not_regular_is_not_opened(tmp_path, make):
         read_document(tmp_path / "odd")
 
 
-def test_file_behind_a_link_is_read(tmp_path):
-    (tmp_path / "real.json").write_text("{}")
-    (tmp_path / "link").symlink_to("real.json")
-    assert read_document(tmp_path / "link") == {}
-
-
 COMMANDS = """\
 server PIPE --schema s.json --test t.csv --output o
-server r.parquet --schema s.json --test t.csv --keys PIPE --output o
 client --data PIPE --schema s.json --output o.parquet
 client --data t.csv --schema PIPE --output o.parquet
-client --data t.csv --schema s.json --config PIPE --output o.parquet
 client --data t.csv --schema s.json --sign PIPE.key --output o.parquet
 inspect PIPE
-predict --model PIPE --data t.csv
 thresholds PIPE --notion equalized_odds --model m.json --output o.json
 report runs
 answer PIPE --data t.csv --schema s.json --output o.json
 secure add t.csv --task PIPE --key PIPE.key --most-epsilon 1 --output o
-deploy job PIPE --output o
 """
 """In which PIPE is one, and so is runs/metrics.json."""
 

@@ -20,6 +20,8 @@ def test_settings_that_are_given_hold_and_go_together(tmp_path):
     (tmp_path / "c.toml").write_text('release = "surrogate"')
     config = load_release_config(tmp_path / "c.toml", release="fair", rho_o=0.0)
     assert config == sf.DistillConfig(rho_o=0.0)
+    least_disclosed = {"labels": "balanced", "start": "range", "k_min": 50, "group_input": False}
+    assert sf.DistillConfig() == sf.DistillConfig(**least_disclosed, relation="add_or_remove")
     for wrong in ({"delta": 1e-6}, {"epsilon": 1.0}, {"rho_s": 1.0}, {"lambda_theta": 0.0}):
         with pytest.raises(InputError):
             sf.DistillConfig(**wrong)
