@@ -131,7 +131,9 @@ def test_page_of_a_model_has_its_coefficients_and_shapes(runs, tmp_path):
 
 def test_page_has_what_releases_disclose(page, runs):
     for line in disclosures(CONFIG, private=False):
-        assert html.unescape(page.read_text()).count(line) == len(runs)
+        assert html.unescape(page.read_text()).count(line) == len(
+            runs[::2]
+        )  # once a run, of alike releases
 
 
 @pytest.mark.usefixtures("text_only")
