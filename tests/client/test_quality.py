@@ -7,6 +7,7 @@ import pytest
 from builders import SCHEMA, TABLE, make_table, some_release, with_column
 from exported import additive
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 import synthfair as sf
 from synthfair.cli import main
@@ -60,6 +61,9 @@ def test_quality_of_the_model_is_loss_and_gap_beside_those_of_the_rows(surrogate
     right = np.mean((scores > 0) == (y > 0))
     assert tuple(quality.real[1:]) == pytest.approx((right, gap), abs=0.01)
     assert quality.real.loss <= quality.released.loss < 1.05 * quality.real.loss
+    assert quality.constant == pytest.approx(log_loss(y, np.full(len(y), np.mean(y > 0))))
+    assert 0.9 < quality.learned <= 1
+    np.testing.assert_allclose(quality.columns["town"][0], np.bincount(s) / len(s))
 
 
 def test_quality_of_a_fair_release_is_that_of_its_model_alone(fair_release):
@@ -80,5 +84,5 @@ def test_quality_by_command_is_printed_and_drawn(surrogate, paths, tmp_path, cap
     assert main(argv) == 2
     assert main([*argv, "--schema", str(paths[1]), "--plot", f"{tmp_path}/plot.svg"]) == 0
     quality = release_quality(surrogate, TABLE, SCHEMA)
-    assert f"loss {quality.released.loss:.3f}" in " ".join(capsys.readouterr().out.split())
+    assert f"learns {100 * quality.learned:.0f} %" in " ".join(capsys.readouterr().out.split())
     assert "income" in (tmp_path / "plot.svg").read_text()
