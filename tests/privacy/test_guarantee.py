@@ -64,11 +64,13 @@ def test_guarantee_that_settings_and_schema_do_not_imply_is_refused(change, said
 
 @pytest.mark.parametrize(("sampling", "factor"), [("poisson", 1), ("fixed", 2)])
 def test_training_uses_up_its_budget_with_the_noise_of_its_relation(sampling, factor):
-    found = training(SampledSums(50, 50, 20, sampling))
+    sums = SampledSums(50, 50, 10, sampling)
+    kinds = {"teacher_gradients": (sums, 2.0), "student_gradients": (sums, 3.0)}
+    found = training_guarantee(kinds, epsilon=1.0, delta=1e-5)
     assert found.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
-    (mechanism,) = found.mechanisms
-    assert mechanism.multiplier == EVERYONE.noise(1.0, 1e-5)
-    assert mechanism.noise == pytest.approx(mechanism.multiplier * factor * 2.0)
+    for mechanism, clip in zip(found.mechanisms, (2.0, 3.0), strict=True):
+        assert mechanism.multiplier == pytest.approx(EVERYONE.noise(1.0, 1e-5))
+        assert mechanism.noise == pytest.approx(mechanism.multiplier * factor * clip)
 
 
 def test_training_protects_users_by_their_sums_and_rows_by_their_uploads():

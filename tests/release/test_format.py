@@ -136,12 +136,10 @@ HOSTILE = {
     "nan": column_with("income", [0.5, float("nan")]),
     "large": column_with("income", [0.5, -1.0001e6]),
     "missing": (*column_with("income", [None, 0.5])[:2], "missing values"),
-    "text": column_with("income", ["0.1", "0.2"]),
     "group": column_with("(group)", [0, 2], "int32"),
     "group below": column_with("(group)", [0, -1], "int32"),
     "label": column_with("(label)", [0, 1], "int32"),
     "no column": (lambda t: t.drop_columns("age"), {}, "'age'"),
-    "no group": (lambda t: t.drop_columns("(group)"), {}, "(group)"),
     "more columns": (lambda t: t.append_column("id", pa.array([1, 2])), {}, "'id'"),
     "order": (lambda t: t.select(t.column_names[::-1]), {}, "column 1"),
     "no rows": (lambda t: t.slice(0, 0), {}, "0 rows"),
@@ -173,7 +171,6 @@ ALTERED = {name: (set_column(name, NEIGHBOUR), {}) for name in SCHEMA.encoded_na
     "group": column_with("(group)", [0, 0], "int32")[:2],
     "label": column_with("(label)", [1, 1], "int32")[:2],
     "rows": (lambda table: table.take([1, 0]), {}),
-    "penalty": (same, {"penalty": "q"}),
     "config": (same, {"config": some_release(rho_o=1.0).header.config.model_dump(mode="json")}),
 }
 

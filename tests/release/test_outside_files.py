@@ -29,7 +29,6 @@ def test_file_that_is_not_regular_is_not_opened(tmp_path, make):
 COMMANDS = """\
 server PIPE --schema s.json --test t.csv --output o
 client --data PIPE --schema s.json --output o.parquet
-client --data t.csv --schema PIPE --output o.parquet
 client --data t.csv --schema s.json --sign PIPE.key --output o.parquet
 inspect PIPE
 thresholds PIPE --notion equalized_odds --model m.json --output o.json

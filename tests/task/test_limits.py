@@ -114,7 +114,8 @@ def test_epsilon_that_must_be_left_is_left(ledger):
 @pytest.mark.parametrize(
     "text",
     ["{", '{"data": "x", "shell": 1}', "{}", " " * 2_000_000,
-     '{"data": "a", "key": "b", "schema": "c", "limits": {"most_delta": 1}}'],
+     '{"data": "a", "key": "b", "schema": "c", "limits": {"most_delta": 1}}',
+     '{"data": "a", "key": "b", "schema": "c", "limits": {"value_rows": 9}}'],
 )  # fmt: skip
 def test_settings_hostile_are_refused(tmp_path, text):
     (tmp_path / "synthfair.json").write_text(text)
