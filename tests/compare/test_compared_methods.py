@@ -43,13 +43,14 @@ def scores_of(model, clients):
 @pytest.mark.parametrize("rho", [0.0, 100.0])
 def test_central_refine_and_local_are_ridge_regressions_of_all_and_of_own_rows(clients, rho):
     """C = 1 of the number of rows, in all three."""
-    config, pooled = sf.DistillConfig(rho_o=rho), concatenated(clients.train)
-    trained = {"central": pooled, "refine": pooled, "local": clients.train[1]}
+    config, parts = sf.DistillConfig(rho_o=rho, penalty="selection_rate"), clients.train
+    fair = FairLogisticRegression(rho=rho, bounds=(0, 1), penalty="selection_rate")
+    trained = dict.fromkeys(("central", "refine"), concatenated(parts)) | {"local": parts[1]}
     for method, (x, s, y) in trained.items():
         found = run_method(method, clients, config, REPORT)[1].scores[1]
         peer = LogisticRegression(C=1, tol=1e-10, max_iter=10_000).fit(x, y)
         if rho:
-            peer = FairLogisticRegression(rho=rho, bounds=(0, 1)).fit(x, y, sensitive_features=s)
+            peer = fair.fit(x, y, sensitive_features=s)
         expected = peer.decision_function(sf.encode(PARTS[1].test, SCHEMA).x)
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
