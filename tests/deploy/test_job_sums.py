@@ -66,6 +66,8 @@ def test_aggregator_whose_key_is_revoked_does_not_count(world):
     world.change(world.folder / "server.json", {"revoked": [key]})
     with pytest.raises(TooFewError, match="sums-b: revoked"):
         world.post(world.channel())
+    with pytest.raises(InputError, match="sums-c"):
+        read_aggregators(world.folder / "aggregators", (*ADDERS, "sums-c"))
 
 
 def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):

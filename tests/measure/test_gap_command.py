@@ -94,7 +94,6 @@ def test_gap_of_reports_that_contradict_the_plan_is_warned_of(folder, capsys):
     ("perturb gap.json --model model.json", "rate"), ("perturb gap.json --group x --value 1", "'x'"),
     ("perturb gap.json --model model.json --table t.csv --rate true_positive_rate", NO_VALUE),
     ("perturb rates.json --model model.json --table t.csv --rate true_positive_rate --one-person", "row 1"),
-    ("aggregate nowhere.json r.csv", "nowhere.json"), ("aggregate gap.json nowhere.csv", "nowhere.csv"),
     ("aggregate gap.json nowhere.csv --confidence 1", "confidence"),
     ("aggregate gap.json t.csv --output t.csv --force", "twice"),
 ])  # fmt: skip

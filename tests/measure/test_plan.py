@@ -47,6 +47,7 @@ def test_hardest_means_are_the_hardest_of_all_and_may_lie_on_an_edge():
 def test_plan_has_the_precision_of_the_hardest_pair_whatever_its_order(shares):
     plan = planning.plan_gap(shares, epsilon=2.0, precision=0.1)
     assert planning.plan_gap(sorted(shares), epsilon=2.0, precision=0.1) == plan
+    assert plan.precision <= 0.1
     widths = []
     for low, high in itertools.product((-1.0, 0.0, 0.9, 1.0), repeat=2):
         means = np.array([low, *[0.0] * (len(shares) - 2), high])

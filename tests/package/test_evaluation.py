@@ -1,11 +1,18 @@
 import numpy as np
+import pandas as pd
 import pytest
 from builders import make_schema, make_table, some_model
 
 import synthfair as sf
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
-from synthfair.evaluation import evaluate_scores, read_tests, small_group_warnings
+from synthfair.evaluation import (
+    encode_tests,
+    evaluate_scores,
+    read_tests,
+    rows_within,
+    small_group_warnings,
+)
 from synthfair.fairness.metrics import Scored
 
 
@@ -78,6 +85,20 @@ def test_evaluation_of_a_client_is_by_the_groupings_asked_for():
 
 
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
+
+
+def test_rows_within_a_column_are_compared_by_value():
+    tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=600)}
+    encoded = encode_tests(tables, some_model().schema_)
+    found = sf.evaluate(some_model(), rows_within(encoded, tables, "home"))
+    whole = pd.concat(tables.values())
+    for value, rows in whole.groupby(whole["home"].fillna("missing")):
+        alone = sf.evaluate(some_model(), rows)
+        assert found.per_client[f"home = {value}"].spd == alone.spd
+    assert list(found.per_client) == [f"home = {v}" for v in ("missing", "other", "own", "rent")]
+    for column, reason in (("age", "values"), ("house", "home")):
+        with pytest.raises(InputError, match=reason):
+            rows_within(encoded, tables, column)
 
 
 def test_evaluation_without_labels_has_the_same_rates():

@@ -33,8 +33,7 @@ def test_model_file_holds_a_decision_and_its_checksum_or_nothing_of_it(tmp_path,
 
 @pytest.mark.parametrize(("changes", "key"), [
     ({"steps": [[[2, 0.25]]] * 3}, "steps must be those of 2 groups"),
-    ({"steps": [[[2.5, 0.25]], []]}, "decision.steps.0.0.0"),
-    ({"steps": [[[2, "1"]], []]}, "decision.steps.0.0.1"), ({"key": "../../etc"}, "decision.key"),
+    ({"key": "../../etc"}, "decision.key"),
 ])  # fmt: skip
 def test_model_file_with_a_bad_decision_is_refused_whatever_its_checksum(tmp_path, changes, key):
     write_model(fair_model(), tmp_path / "m.json")

@@ -266,7 +266,8 @@ def test_groups_that_differ_most_are_named_of_many():
         ({"spd": (-0.1, -0.2, 0.02)}, ("gap", "", 0, 0, 0.08)),  # the gap is the limit
         ({"spd": (0.2, 0.05, 0.35)}, ("gap", "", 0, 0, 0.05)),
         ({"spd": (0.2, 0.15, 0.25)}, ("gap", "", 0, 0, 0.05)),
-        ({"accuracy": (0.71, 0.6, 0.8)}, ("refuse", "", 0, 0, 0.0)),
+        ({"accuracy": (0.71, 0.68, 0.713)}, ("refuse", "", 0, 0, 0.0)),
+        ({"accuracy": (0.71, 0.6, 0.8)}, ("rows", "town=b", 0, 0, 0.0)),
         ({"spd": (None, None, None)}, ("rows", "town=b", 0, 0, 0.0)),
     ],
 )  # fmt: skip
@@ -274,6 +275,24 @@ def test_next_step_follows_from_the_verdict(fair, changes, what):
     run = edited(fair, fair, **{name: metric(*values) for name, values in changes.items()})
     assert advice(asked([run], 0.1), "spd", None) == what
     assert f'data-next="{what[0]}"' in page_of(run, max_gap=0.1)
+    if what[4] == 0.05:  # half of what was asked for; else of the gap on the pooled rows
+        lower = asked([edited(run, run, pooled_gap=0.04)], 0.1)
+        assert advice(lower, "spd", None).limit == 0.02
+
+
+@pytest.mark.parametrize(("limits", "verdict", "what"), [
+    ({"min_ratio": 0.8}, "no", ("ratio", 0.87)), ({"min_ratio": 0.4}, "yes", ("use", 0.0)),
+    ({"min_ratio": 0.65}, "probably", ("rows", 0.0)),
+    ({"client_gap": 0.05}, "probably not", ("at each client", 0.0)),
+    ({"client_gap": 0.2}, "yes", ("use", 0.0)),
+])  # fmt: skip
+def test_verdict_is_on_what_was_asked(fair, limits, verdict, what):
+    gaps = {"spd": {"client_0": metric(0.01, -0.01, 0.03), "client_1": metric(-0.08, -0.1, 0.0)}}
+    changes = {"selection_ratio": metric(0.7, 0.6, 0.75), "client_gaps": gaps}
+    asks = {"by": "gap", "amounts": [], **limits}
+    found = asked([edited(fair, fair, asked=asks, **changes)])
+    step = advice(found, "spd", None)
+    assert (found.verdict, (step.what, step.limit)) == (verdict, what)
 
 
 def test_next_step_is_a_smaller_gap_at_a_client_where_one_is_unfair(fair):

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builders import SCHEMA, make_table
-from secure_task import PLAIN, parties
+from secure_task import PLAIN, ROWS, parties
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.secure import GroupCounts, count_table
+from synthfair.secure import GroupCounts, SumTask, count_table, read_upload
 from synthfair.secure.part import part_task
-from synthfair.secure.upload import upload_bytes, verify_upload
+from synthfair.secure.upload import upload_bytes
+from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run
 
 WHAT = PLAIN | {"schema_hash": SCHEMA.hash, "groups": ("a", "b")}
@@ -37,13 +38,12 @@ def test_scores_are_binned_by_the_model_of_the_task():
         count_table(what, TABLE, SCHEMA)
 
 
-@pytest.mark.parametrize("order", [0, 1])
-def test_rows_of_a_user_beyond_the_limit_are_left_out_whatever_the_order(order):
+def test_rows_of_a_user_beyond_the_limit_are_left_out_whatever_the_order():
     table = TABLE.assign(id=["a"] * 30 + ["b"] * 2 + ["c"] * 18)
     users = {"unit": "user", "rows_per_user": 5, "user_column": "id"}
     counts = counted(table, **users)
     assert counts.sum() == 5 + 2 + 5
-    assert counts.tolist() == counted(table.sample(frac=1, random_state=order), **users).tolist()
+    assert counts.tolist() == counted(table.sample(frac=1, random_state=0), **users).tolist()
     own = [counted(rows.drop(columns="id")) for _, rows in table.groupby("id")]
     assert (counts <= np.sum([np.minimum(part, 5) for part in own], axis=0)).all()
 
@@ -64,11 +64,27 @@ def test_table_that_does_not_fit_the_task_is_refused(change, said):
 def test_other_rows_by_the_same_seed_get_other_shares():
     """An aggregator that saw two uploads of one sharing could subtract them."""
     sums = parties(GroupCounts(**WHAT))
-    answer = part_task(sums.task, sums.keys[0]).answer
+    again = SumTask.model_validate(sums.task.model_dump() | {"nonce": "5" * 64})
 
-    def nonce(table):
+    def nonce_and_share(table=TABLE, seed=bytes(32), task=sums.task):
         rows = ReadRows(sf.encode(table, SCHEMA), "0" * 64)
-        upload = answer(rows, bytes(32), Run())[: upload_bytes(sums.task)]
-        return verify_upload(upload, sums.task, 0)[1]
+        upload = part_task(task, sums.keys[0]).answer(rows, seed, Run())[: upload_bytes(task)]
+        _, nonce, share = read_upload(upload, task, sums.secrets[0])
+        return nonce, share.tobytes()
 
-    assert nonce(TABLE) == nonce(TABLE) != nonce(TABLE.iloc[1:])
+    others = {"table": TABLE.iloc[1:]}, {"seed": b"1" * 32}, {"task": again}
+    found = [nonce_and_share(), *(nonce_and_share(**other) for other in others)]
+    assert [len({*values}) for values in zip(*found, strict=True)] == [4, 4]
+    assert found[0] == nonce_and_share()
+    asked = {part_task(task, key).asked for task in (sums.task, again) for key in sums.keys}
+    assert len(asked) == 6  # each is bought
+
+
+def test_sums_of_a_surrogate_are_bought_once_with_the_guarantee_of_all():
+    sums, tables = parties(ROWS), ROWS.model_copy(update={"name": "tables"})
+    other = SumTask.model_validate(sums.task.model_dump() | {"what": tables.model_dump()})
+    for task, number in ((sums.task, 0), (other, 2)):
+        one = part_task(task, sums.keys[0])
+        assert one.claim == Claim("surrogate", 1.0, 1e-6, k_min=ROWS.config.k_min, number=number)
+        assert (one.question, one.guarantee.epsilon) == (task.id.hex(), 1.0)
+        assert one.asked == part_task(sums.task, sums.keys[0]).asked
