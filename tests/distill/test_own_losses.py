@@ -85,6 +85,7 @@ def test_own_penalty_of_any_scale_meets_a_gap(records):
         own = lambda scores, rows, scale=scale: scale * mean_score_gap(scores, rows)  # noqa: E731
         pooled = make_pool(records, SCHEMA, sf.ServerConfig(max_gap=0.02), penalty=own)
         assert 0.01 < pooled.problem().meet(0.02).gap <= 0.02
+        assert pooled.problem().meet(0.9).price.rho == 0
 
 
 def test_own_loss_has_the_optimum_of_scipy_for_releases_of_both_kinds(records):
