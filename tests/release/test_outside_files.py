@@ -30,7 +30,6 @@ COMMANDS = """\
 server PIPE --schema s.json --test t.csv --output o
 client --data PIPE --schema s.json --output o.parquet
 client --data t.csv --schema s.json --sign PIPE.key --output o.parquet
-inspect PIPE
 report runs
 answer PIPE --data t.csv --schema s.json --output o.json
 secure add t.csv --task PIPE --key PIPE.key --most-epsilon 1 --output o
