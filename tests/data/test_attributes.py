@@ -43,7 +43,7 @@ def test_groups_are_combinations_in_the_order_of_the_columns():
 
 
 def test_groups_with_few_rows_are_merged_by_the_first_attribute():
-    rows = np.array([40, 10, 25, 9, 60, 8])
+    rows = np.array([40, 10, 25, 9, 30, 8])
     groups = SCHEMA.compared(("town x home",), rows, least=30)["town x home"]
     assert groups.grouping == (0, 2, 2, 3, 1, 3)
     large = groups.with_rows(rows, 30)
