@@ -46,6 +46,8 @@ def test_groups_with_few_rows_are_merged_by_the_first_attribute():
     rows = np.array([40, 10, 25, 9, 30, 8])
     groups = SCHEMA.compared(("town x home",), rows, least=30)["town x home"]
     assert groups.grouping == (0, 2, 2, 3, 1, 3)
+    by_town = SCHEMA.compared(("town",), rows, least=30)["town"]
+    assert by_town == ((0, 0, 0, 1, 1, 1), ("town=a", "town=b"))
     large = groups.with_rows(rows, 30)
     assert large.grouping == (0, 2, 2, -1, 1, -1)
     assert large.names == ("town x home=a x own", "town x home=b x rent", "town=a x other")

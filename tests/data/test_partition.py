@@ -150,6 +150,7 @@ def test_files_of_clients_have_their_names(tmp_path, table, schema, names):
     paths = write_clients(clients, schema, tmp_path)
     files = [f"{stem}_{role}.csv" for stem in stems for role in ("test", "train")]
     assert sorted(str(path.relative_to(tmp_path)) for path in paths) == [*files, "schema.json"]
+    paths[-1].unlink()  # a table is enough
     with pytest.raises(InputError, match="exists"):
         write_clients(clients, schema, tmp_path)
     with pytest.raises(InputError, match="client_a_b_"):

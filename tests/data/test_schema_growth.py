@@ -12,7 +12,9 @@ from synthfair.data.schema import differences, is_within
 from synthfair.server import read_releases
 
 GROWN = with_column(SCHEMA, "home", categories=("own", "parents", "rent", "other"))
-WIDER = with_column(SCHEMA, "age", upper=120.0)
+WIDER = with_column(SCHEMA, "age", lower=0.0, upper=120.0)
+TWO = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"late": SCHEMA.columns["paid"]}})
+PAIRED = SCHEMA.model_copy(update={"interactions": (("age", "home"),)})
 REFUSES = with_column(SCHEMA, "age", missing="refuse")
 LISTED = with_column(SCHEMA, "home", unlisted="other")
 STEPS = with_column(SCHEMA, "age", basis=Steps(edges=(50.0,)))
@@ -29,7 +31,9 @@ def with_first(schema, *first):
 
 @pytest.mark.parametrize(("released", "given", "within"), [
     (SCHEMA, GROWN, True), (GROWN, SCHEMA, False), (SCHEMA, WIDER, True), (WIDER, SCHEMA, False),
-    (SCHEMA, STEPS, True), (STEPS, SCHEMA, False),
+    (SCHEMA, STEPS, True), (STEPS, SCHEMA, False), (SCHEMA, PAIRED, True), (PAIRED, SCHEMA, False),
+    (with_column(SCHEMA, "age", lower=0.0), SCHEMA, False), (SCHEMA, TWO, False),
+    (TWO, TWO.model_copy(update={"label": "late"}), False),
     (REFUSES, SCHEMA, True), (SCHEMA, REFUSES, False),
     (LISTED, LISTED, True), (LISTED, SCHEMA, False),
     (LISTED, with_column(GROWN, "home", unlisted="other"), False),
