@@ -212,14 +212,8 @@ def test_small_groups_leave_gaps_undefined_if_fewer_than_two_are_large():
     assert found(empty, min_group_rows=1)["spd"].value == 1
 
 
-def client(seed, n=200):
-    rng = np.random.default_rng(seed)
-    score = np.where(rng.random(n) < 0.3, 1.0, -1.0)
-    return Scored(rng.choice([-1.0, 1.0], n), score, rng.integers(2, size=n))
-
-
 def test_client_gaps_have_the_tail_of_one_of_all_clients():
-    clients = {str(i): client(i) for i in range(10)}
+    clients = {str(i): sample(i, n=400) for i in range(10)}
     gaps = intervals.client_gaps(clients)
     for name, rows in clients.items():
         assert gaps["spd"][name] == pytest.approx(pair(rows, 0, 1, True, 0.0025))
