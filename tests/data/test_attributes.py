@@ -109,14 +109,6 @@ def test_groups_with_few_rows_are_not_compared_by_the_server():
         compared_groupings(alone, SCHEMA, sf.ServerConfig(groups_by=("town",)))
 
 
-def test_fair_release_by_each_attribute_needs_no_combination():
-    few = TABLE[(TABLE["town"] == "a") | (TABLE["home"] != "own")]
-    config = sf.DistillConfig(n_synthetic=24, steps=60, groups_by=BOTH, penalty="selection_rate")
-    assert sf.distill_table(few, SCHEMA, config).release.header.config == config
-    with pytest.raises(sf.InputError, match="column 'town x home'"):
-        sf.distill_table(few, SCHEMA, config.replace(groups_by=None))
-
-
 def test_commands_split_train_and_report_by_several(tmp_path):
     table, schema = str(tmp_path / "t.csv"), str(tmp_path / "schema.json")
     TABLE.to_csv(table, index=False)

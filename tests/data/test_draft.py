@@ -116,7 +116,7 @@ THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
     (["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text"),
     (["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
     ([*map(str, range(80)), *"abcdef"], None, "but for 6 texts"),
-    (np.arange(N) ** 2 // 30, None, "identifier"),
+    (np.arange(N) * 7, None, "identifier"), ([0.5, 1, 2] * N, "numeric", "numbers"),
     (["-"] * 5 + THOUSANDS, None, "write 63606.07"),
     ([f"€ {i:,}" for i in range(500, 1500)], None, "but for 1000 texts: name"),
     ([f"1\u202f{i},50 EUR" for i in range(100, 999)], None, "write 63606.07"),

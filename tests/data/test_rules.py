@@ -67,17 +67,6 @@ def test_bins_that_do_not_increase_are_refused(bins):
         Categorical(bins=(0, 1, 2), categories=("a", "b"))
 
 
-def test_surrogate_of_binned_rows_is_pooled_and_decides_by_the_rule():
-    schema = schema_of({"at_least": 50}, town={"kind": "categorical", "bins": [0, 30, None]})
-    table, n = make_table(600), np.arange(600)
-    table = table.assign(paid=table["income"] + n % 9, town=n % 60)
-    release = sf.distill_table(table, schema, sf.SurrogateConfig(without_epsilon=True)).release
-    model = sf.pool_and_train({"a": release}, schema)
-    assert sf.evaluate(model, {"a": table}).overall["accuracy"].value > 0.9
-    records, _ = sf.pool_records({"a": release}, schema)
-    assert set(records["paid"]) == {"below 50", "at least 50"}
-
-
 def test_draft_takes_a_rule_of_the_label():
     table = make_table(200).assign(paid=np.arange(200))
     for rule, sign in ((">= 100", 1), ("< 100", -1)):

@@ -74,7 +74,6 @@ SPLINE, STEPS = {"kind": "spline"}, {"kind": "steps"}
     ("{", "not JSON"), ("[" * 100_000, "not JSON"), ("[1]", "JSON object"),
     (edited().replace("100.0", "9" * 5000), "not JSON"), (edited(draft={"warning": "x"}), "draft"),
     (edited().replace('"income"', '"home"'), "'home' appears more than once"),
-    (edited(color="red"), "color: unknown key"),
     # Roles
     (edited(label="income"), "label is 'income'"), (edited(label="home"), "'home' must refuse"),
     (paid(unlisted="no", missing="unlisted"), "'paid' must refuse missing"),
@@ -135,11 +134,6 @@ def test_decisions_are_values_or_words_for_several(values, positive, decisions, 
     schema = parsed(json.dumps(document))
     assert (schema.decisions, schema.decided) == (decisions, decided)
     assert parsed(schema.to_json()) == schema
-
-
-def test_groups_may_hold_what_is_missing_or_not_listed():
-    assert parsed(column("town", unlisted="b", missing="unlisted")).groups == ("a", "b")
-    assert parsed(column("town", categories=["a\u00a0b", "\u200dc"])).groups
 
 
 def test_labels_name_groups_and_are_no_part_of_the_hash(schema):

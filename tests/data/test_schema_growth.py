@@ -6,7 +6,6 @@ import pytest
 from builders import SCHEMA, TABLE, make_table, with_column
 
 import synthfair as sf
-from synthfair.cli import main
 from synthfair.data.bases import Steps
 from synthfair.data.schema import differences, is_within
 from synthfair.server import read_releases
@@ -97,13 +96,3 @@ def test_fair_release_fits_its_own_schema_alone(fair_release):
         sf.pool_and_train([fair_release], GROWN)
     with pytest.raises(sf.InputError, match="in another order"):
         sf.pool_and_train([fair_release], with_first(SCHEMA, "home"))
-
-
-def test_inspect_names_groups_whatever_their_order(path, tmp_path, capsys):
-    (tmp_path / "s").write_text(with_column(SCHEMA, "town", categories=("b", "a")).to_json())
-    shown = []
-    for more in ([], ["--schema", str(tmp_path / "s")]):
-        assert main(["inspect", str(path), *more]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        shown.append({line.split("town=")[1].strip() for line in lines if "town=" in line})
-    assert len(shown[0] & shown[1]) > 1
