@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Packages whose versions numbers may depend on."""
 
+MAX_WITHIN_VALUES = 100
+"""Values of a column within which gaps are measured."""
+
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
     """Return test tables by file name without ending, or by whole path where names repeat.
@@ -143,6 +146,38 @@ def encode_tests(
         else:
             encoded[name] = encode_own(table, schema, source=source)
     return cast("dict[str, Encoded]", encoded)
+
+
+def rows_within(
+    encoded: Mapping[str, Encoded], tables: Mapping[str, pd.DataFrame], column: str
+) -> dict[str, Encoded]:
+    """Return the rows of all test tables by the values of a column, such as ``department = 4``.
+
+    The gaps of these parts compare groups within one value alone: conditional statistical parity
+    (Kamiran, Zliobaite and Calders 2013).
+
+    Args:
+        encoded: test tables, by name, see :func:`encode_tests`.
+        tables: the same rows before they were encoded.
+        column: of each table.
+
+    Raises:
+        InputError: a table lacks the column, or it has over :data:`MAX_WITHIN_VALUES` values.
+    """
+    for name, table in tables.items():
+        if column not in table.columns:
+            raise InputError(f"{name}: no column {column!r}; has {named([*table.columns])}")
+    parts = (table[column].astype("string") for table in tables.values())
+    values = np.concatenate([part.fillna("missing").to_numpy(str) for part in parts])
+    names, value = np.unique(values, return_inverse=True)
+    if len(names) > MAX_WITHIN_VALUES:
+        most = f"must have {MAX_WITHIN_VALUES} at most"
+        raise InputError(f"column {column!r}: has {len(names):,} values; {most}")
+    rows = [np.concatenate(part) for part in zip(*encoded.values(), strict=True)]
+    return {
+        f"{column} = {name}": Encoded(*(part[value == i] for part in rows))
+        for i, name in enumerate(names)
+    }
 
 
 def at_cutoff(

@@ -51,7 +51,7 @@ def plan(
     schema: SchemaFile | None = None,
     surrogate: Path | None = None,
     opened: Path | None = None,
-    bins: int = 101,
+    bins: int | None = None,
     epsilon: float | None = None,
     rows_per_client: int | None = None,
     aggregators: tuple[Path, ...],
@@ -91,7 +91,7 @@ def plan(
         model: model.json, whose scores are counted.
         surrogate: Settings of a surrogate with epsilon, TOML.
         opened: Of a surrogate: folder of the totals that were opened so far.
-        bins: Number of score bins, with a model.
+        bins: Number of score bins, with a model. Default: 101.
         epsilon: Privacy budget of counts.
         rows_per_client: Of counts: no client has more rows; larger tables, and totals that would
             need them, are refused.
@@ -116,6 +116,8 @@ def plan(
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
     trained_model, table_schema = model_and_schema(model, schema)
+    if bins is not None and not model:
+        raise InputError("flags: --bins is for --model, whose scores are counted")
     names, keys = read_keys(clients), [read_aggregator_keys(path) for path in aggregators]
     least = least_clients or len(names)
     if surrogate:
@@ -142,7 +144,7 @@ def plan(
             schema_hash=table_schema.hash,
             groups=tuple(map(str, table_schema.groups)),
             model=trained_model and trained_model.sha256,
-            bins=bins if trained_model else 1,
+            bins=bins if bins is not None else 101 if trained_model else 1,
             epsilon=epsilon,
             unit=unit,
             rows_per_user=rows_per_user,

@@ -185,7 +185,9 @@ def evaluate(
     model: Model,
     data: tuple[Path, ...],
     id: str | None = None,  # noqa: A002 - the name of the flag
+    within: str | None = None,
     max_gap: float | None = None,
+    min_ratio: float | None = None,
     output: Path | None = None,
     force: Force = False,
     **settings: Any,
@@ -198,23 +200,30 @@ def evaluate(
         python -m synthfair evaluate --model DIR/server/model.json \
             --data DIR/*_test.csv
 
+    With --within, groups are compared among rows of the same value of a column, such as applicants
+    to one department: each value has a gap.
+
     Of a model whose decisions are drawn by coins, metrics are means over the coins. With thresholds
     by group, report shows the folder of --output fair/metrics.json.
 
     Args:
         data: Test tables, CSV or Parquet.
         id: Column of the ids, as predict takes them; no metric depends on them.
+        within: Column of the tables, of few values.
         max_gap: Gap between groups that is fair enough, above 0 and below 1, of which the last
             sentence speaks. Default: 0.1, a rule of thumb.
+        min_ratio: Ratio of the lowest selection rate to the highest that is fair enough, e.g. 0.8.
         output: JSON file to write the metrics to as well.
     """
-    limits = {} if max_gap is None else {"max_gap": max_gap}
-    config = load_settings(ServerConfig, None, settings | limits)
+    limits = {"max_gap": max_gap, "min_ratio": min_ratio}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    config = load_settings(ServerConfig, None, settings | given)
 
     from synthfair.evaluation import (
         decision_metrics,
         encode_tests,
         read_tests,
+        rows_within,
         small_group_warnings,
     )
     from synthfair.evaluation import evaluate as measure
@@ -223,7 +232,7 @@ def evaluate(
     from synthfair.files import require_free
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
-    from synthfair.report.result_tables import evaluation_tables, untrained_warning
+    from synthfair.report.result_tables import evaluation_tables, parts_table, untrained_warning
     from synthfair.trained import read_model, take_ids
 
     if output:
@@ -245,14 +254,18 @@ def evaluate(
             following = command("report", output.parent, "--output", page)
     # The metrics, on a terminal and in a file.
     encoded = encode_tests(tables, trained.schema_, paths=data)
+    if within:
+        encoded = rows_within(encoded, tables, within)
     evaluation, metric = measure(trained, encoded, config), NOTION_METRICS[config.notion]
     if output:
         write_metrics(decision_metrics(trained, evaluation), output)
     say(evaluation_tables(evaluation))
-    gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
+    gap, parts = evaluation.overall[metric], evaluation.client_gaps[metric]
+    if within:
+        say(parts_table(evaluation, metric, gap, config.asked.client_limit))
     warn(
         *small_group_warnings(evaluation, trained.schema_),
-        unfair_clients(gap, clients, config.asked.client_limit),
+        unfair_clients(gap, parts, config.asked.client_limit) if not within else None,
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
         untrained_warning(trained),
     )

@@ -15,7 +15,7 @@ from synthfair.fairness.intervals import UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import MIN_NORMAL_REPORTS
 from synthfair.metrics_file import Metrics
-from synthfair.report.answer import compared_rates, judged
+from synthfair.report.answer import compared_rates, one_label
 from synthfair.report.figures import RATE_NAMES, group_metrics
 from synthfair.report.privacy_words import claim, guarantee_facts, origin_facts, release_facts
 from synthfair.report.text_table import Table
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from synthfair.measure.gaps_file import GapsFile
     from synthfair.metrics_file import Evaluation, Influences, MetricsFile
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
-    from synthfair.report.results import Overview, Result
+    from synthfair.report.results import Overview
     from synthfair.surrogate.fair import FrontierPoint
     from synthfair.trained import TrainedModel
 
@@ -129,20 +129,23 @@ def groups_table(run: Evaluation) -> Table:
     return Table.of(records, caption=caption, form=".1f" if few else ".0f")
 
 
-def clients_table(result: Result, max_gap: float | None) -> Table:
-    """Return a table of accuracy and gap over all rows and at each client.
+def parts_table(run: Evaluation, gap: str, of_all: Metric, limit: float) -> Table:
+    """Return a table of accuracy and gap over all test rows and at each client, or in each part.
 
-    The intervals of the clients' gaps hold together; a client with too few rows has none.
+    The intervals of the parts' gaps hold together; a part with too few rows has none.
+
+    Args:
+        run: an evaluation.
+        gap: the name of the metric.
+        of_all: its value over all rows.
+        limit: the largest gap that is fair enough.
     """
-    run, gap = result.metrics, result.gap
-    limit = run.asked.client_limit if max_gap is None else max_gap
     gaps = run.client_gaps.get(gap, {})
-    of_all = result.metric(gap)
-    rows = [("all clients", run.accuracy, of_all, verdict(size(of_all), limit))]
-    for client, metrics in run.per_client.items():
+    rows = [("all together", run.accuracy, of_all, verdict(size(of_all), limit))]
+    for part, metrics in run.per_client.items():
         value = getattr(metrics, gap, UNDEFINED).value
-        of_client = gaps.get(client, Metric(value, math.nan, math.nan))
-        rows.append((client, metrics.accuracy, of_client, verdict(size(of_client), limit)))
+        of_part = gaps.get(part, Metric(value, math.nan, math.nan))
+        rows.append((part, metrics.accuracy, of_part, verdict(size(of_part), limit)))
     return Table(("test rows of", "accuracy", METRIC_NAMES[gap], f"at most {limit:g}?"), rows)
 
 
@@ -156,7 +159,14 @@ def guarantees_table(run: MetricsFile) -> Table | None:
             facts[name] = release_facts(config, run.guarantees.get(name), name in run.hides_pairs)
     if run.counts:
         facts["counts over all clients"] = origin_facts(run.counts)
-    rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]
+    alike: dict[str, list[str]] = {}
+    for name, values in facts.items():
+        alike.setdefault(str(values), []).append(name)
+    rows = [
+        (named(names), *row)
+        for names in alike.values()
+        for row in Table.of_facts(facts[names[0]]).rows
+    ]
     return Table(("of", "what", "in words"), rows) if rows else None
 
 
@@ -187,7 +197,9 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
             mean = fmean(values)
             record[METRIC_NAMES[name]] = mean if math.isnan(mean) else f"{mean:z.3f}{spread}"
         if limit is not None:
-            record[f"at most {limit:g}?"] = judged(s, limit)
+            record[f"at most {limit:g}?"] = (
+                "not usable" if one_label(s.runs[0].metrics) else verdict(s.gap_size, limit)
+            )
         records.append(record | {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort)
     return records
 
