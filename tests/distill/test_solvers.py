@@ -56,11 +56,9 @@ def test_steps_that_would_overshoot_are_shortened(solver):
     def steep(theta):
         return jnp.sum(jnp.log(jnp.cosh(5 * (theta - 3)))) + 1e-3 * theta @ theta
 
-    solution, start = solver.minimise(smooth(steep), jnp.zeros(2)), jnp.zeros(2)
+    solution = solver.minimise(smooth(steep), jnp.zeros(2))
     assert solution.converged
     np.testing.assert_allclose(solution.params, 3, atol=1e-2)
-    full = -jnp.linalg.solve(jax.hessian(steep)(start), jax.grad(steep)(start))
-    assert steep(full) > 100 * steep(start)
 
 
 @pytest.mark.parametrize("solver", [Lbfgs(1e-12, 2), Newton(1e-12, 1), Newton(1e-12, 2)])
