@@ -57,6 +57,7 @@ def test_estimates_are_in_the_values_unit_and_compare_only_groups_with_values():
     public = make_collection(("f", NO_VALUE, "m"), m, lower=10.0, upper=14.0)
     sums = ReportSums(expected(m, 10**8, (0.3, 0.2, 0.5), (0.5, 0.0, -1.0)))
     found = estimate.estimate_gaps(sums, public)
+    assert (found.epsilon, found.confidence) == (m.epsilon, 0.95)
     ends = [[group[name] for group in map(dict, found.groups)] for name in ("low", "mean", "high")]
     for numbers in ends:
         assert numbers == pytest.approx([13, np.nan, 10], abs=0.01, nan_ok=True)
@@ -83,8 +84,8 @@ def score_limit(m, clients, group, z, side):
 
         def accepted(tested, bound=bound):
             end = np.clip(tested, -1, 1)
-            deviation = (cumulants(m, share, end, bound(end))[1] / clients) ** 0.5
-            return z * deviation - share * side * (tested - mean)
+            variance = max(cumulants(m, share, end, bound(end))[1], 0)
+            return z * (variance / clients) ** 0.5 - share * side * (tested - mean)
 
         limit = brentq(accepted, mean, 9 * side)
         end = np.clip(limit, -1, 1)
@@ -106,6 +107,7 @@ def test_limits_of_means_are_those_of_the_score_test_and_make_the_gaps_interval(
     for limits, side in zip(found, (-1, 1), strict=True):
         wanted = [score_limit(m, clients, group, z, side) for group in given]
         assert limits == pytest.approx(wanted, rel=1e-6)
+    np.testing.assert_allclose(means.share_errors**2, m.share_variance(shares, clients))
     # To first order, a mean errs by W over the share; a report is in one group's alone.
     w1, variance, _ = cumulants(m, shares, values, squares)
     covariance = (np.diag(variance + w1**2) - np.outer(w1, w1)) / np.outer(shares, shares) / clients

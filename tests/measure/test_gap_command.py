@@ -89,7 +89,6 @@ def test_gap_of_reports_that_contradict_the_plan_is_warned_of(folder, capsys):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("words", "said"), [
-    ("plan --groups f m --epsilon 1", "two of"),
     ("perturb gap.json --group f", "group and value"), ("perturb gap.json --one-person", "one-person"),
     ("perturb gap.json --model model.json", "rate"), ("perturb gap.json --group x --value 1", "'x'"),
     ("perturb gap.json --model model.json --table t.csv --rate true_positive_rate", NO_VALUE),

@@ -67,12 +67,6 @@ def test_predict_draws_by_id_in_any_order_and_company():
     assert (decided(NAMED.iloc[order], id_column="who") == found[order]).all()
 
 
-def test_predict_of_thresholds_needs_no_ids_and_not_the_sign_of_the_score():
-    expected = (ROWS.s == 0) & (1 / (1 + np.exp(-SCORES)) >= 0.6)
-    found = decided(TABLE, fair_model(**CERTAIN))
-    np.testing.assert_array_equal(found, np.where(expected, "yes", "no"))
-
-
 @pytest.mark.parametrize(("column", "said"), [
     ("income", "'income'"), ("nobody", "'nobody'"), ("who", "'who', row 3"), (None, "id"),
 ])  # fmt: skip

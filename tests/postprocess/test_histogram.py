@@ -93,7 +93,7 @@ def test_histogram_counts_must_exceed_three_deviations_of_their_noise(label):
     kept = "schema_hash", "groups", "origin"
     assert attrgetter(*kept)(make_weights(enough, "published")) == attrgetter(*kept)(enough)
     counts[1, label, 1] = 2
-    with pytest.raises(InputError, match=rf"'c' and label {'-+'[label]}1: counted 18"):
+    with pytest.raises(InputError, match=rf"'c' and label [{'-+'[label]}]1: counted 18"):
         make_weights(ScoreHistogram(**own, counts=counts.tolist()), "published")
     counts[1, 1 - label] = 4, 3
     with pytest.raises(InputError, match="'c': counted 25"):

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table
+from builders import SCHEMA, SCHEMA_OF_3, make_table
 from secure_task import PLAIN, ROWS, parties
 
 import synthfair as sf
+from synthfair.data.encode import Clipping
 from synthfair.errors import InputError
 from synthfair.secure import GroupCounts, SumTask, count_table, read_upload
 from synthfair.secure.part import part_task
@@ -24,9 +25,8 @@ def counted(table=TABLE, *, user_column=None, **changes):
     return count_table(what, table, SCHEMA, user_column=user_column, source="rows.csv")
 
 
-def test_row_more_is_one_more_in_its_count():
+def test_rows_are_counted_by_group_and_label():
     assert counted().tolist() == TABLE.groupby(["town", "paid"]).size().tolist()
-    assert sorted(counted() - counted(TABLE.iloc[1:])) == [0, 0, 0, 1]
 
 
 def test_scores_are_binned_by_the_model_of_the_task():
@@ -81,10 +81,28 @@ def test_other_rows_by_the_same_seed_get_other_shares():
 
 
 def test_sums_of_a_surrogate_are_bought_once_with_the_guarantee_of_all():
-    sums, tables = parties(ROWS), ROWS.model_copy(update={"name": "tables"})
+    tables = ROWS.model_copy(update={"name": "tables"})  # which is not the next one
+    sums = parties(ROWS, aggregators=3)
     other = SumTask.model_validate(sums.task.model_dump() | {"what": tables.model_dump()})
     for task, number in ((sums.task, 0), (other, 2)):
         one = part_task(task, sums.keys[0])
         assert one.claim == Claim("surrogate", 1.0, 1e-6, k_min=ROWS.config.k_min, number=number)
-        assert (one.question, one.guarantee.epsilon) == (task.id.hex(), 1.0)
+        assert (one.question, one.guarantee) == (task.id.hex(), ROWS.guarantee(3))
         assert one.asked == part_task(sums.task, sums.keys[0]).asked
+    assert (one.guarantee.epsilon, one.guarantee.aggregators) == (1.0, 3)
+    for schema, said in ((SCHEMA_OF_3, "another schema"), (SCHEMA, "sum: tables")):
+        with pytest.raises(InputError, match=said):
+            one.read(SimpleNamespace(schema=schema, data="r.csv"), Clipping())
+
+
+def test_rows_that_are_counted_are_known_by_all_of_them_and_what_is_clipped_is_seen(tmp_path):
+    sums, clipping = parties(GroupCounts(**WHAT)), Clipping()
+
+    def read(table):
+        table.to_csv(tmp_path / "r.csv", index=False)
+        site = SimpleNamespace(schema=SCHEMA, data=tmp_path / "r.csv")
+        return part_task(sums.task, sums.keys[0]).read(site, clipping).sha256
+
+    others = TABLE.assign(paid=TABLE["paid"].to_numpy()[::-1]), TABLE.assign(income=101.0)
+    assert len({read(TABLE), *map(read, others)}) == 3
+    assert clipping.clipped()["income"].above == pytest.approx(1 / 3)

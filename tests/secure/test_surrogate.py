@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table, part
+from builders import SCHEMA, make_table, part, with_column
 
 import synthfair as sf
 from synthfair import secure
@@ -197,6 +197,8 @@ WRONG = [
 def test_totals_that_do_not_fit_are_refused(exchange, change, config, said):
     with pytest.raises(InputError, match=said):
         secure.surrogate_from_sums(change(exchange[1]), config, SCHEMA)
+    with pytest.raises(InputError, match="this schema"):
+        secure.surrogate_from_sums(exchange[1], CONFIG, with_column(SCHEMA, "income", upper=99.0))
     first, *others = exchange[1]
     false = first.model_copy(update={"total": (-(2**62), *first.total[1:])})
     with pytest.raises(InputError, match="histograms counts"):  # fewer than no rows

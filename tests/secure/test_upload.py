@@ -38,7 +38,6 @@ def made(task, key=KEYS[0]):
 
 REFUSED = {
     "short": (UPLOAD[:-1], f"has {len(UPLOAD) - 1}"),
-    "long": (UPLOAD + bytes(1), f"has {len(UPLOAD) + 1}"),
     "other task": (made(CHEAPER), f"of another task, {CHEAPER.id.hex()}"),
     "this header": (made(OTHER).replace(OTHER.id, TASK.id), "altered"),
     "other role": (UPLOADS[1], "for aggregator 1; this is aggregator 0"),
