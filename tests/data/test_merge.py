@@ -61,27 +61,32 @@ def test_merge_of_equal_schemas_asks_nothing():
 
 def test_merge_ignores_a_column_that_a_site_lacks():
     without = {name: entry for name, entry in DRAFTS[2]["columns"].items() if name != "age"}
-    merged, schema = merge_schemas({"a": DRAFTS[0], "b": DRAFTS[2] | {"columns": without}})
+    without["ward"] = {"kind": "categorical", "categories": [1, 2]}
+    other = DRAFTS[2] | {"columns": without, "missing_values": ["?"]}
+    merged, schema = merge_schemas({"a": DRAFTS[0], "b": other})
     assert "age" in schema.ignored
+    assert schema.columns["ward"].categories == ("1", "2", "a", "b")
+    assert schema.missing_values == (*DRAFTS[0]["missing_values"], "?")
     assert "b" in merged["draft"]["to_review"]["age"]
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_merge_allows_what_some_site_allows(order):
-    """Of two splines, that of fewer pieces; its ends are the bounds of all."""
+    """Of two splines, that of fewer pieces; its ends are the bounds of all, codes among them."""
     ages = [
         {"lower": 0.0, "upper": 80.0, "missing": "refuse", "out_of_range": "refuse"},
         {"lower": -10.0, "upper": 50.0, "missing": "category", "out_of_range": "clip"},
     ]
     for age, knots in zip(ages, ([0.0, 30.0, 80.0], [-10.0, 10.0, 20.0, 50.0]), strict=True):
         age["basis"] = {"kind": "spline", "knots": knots}
+    codes = {"kind": "categorical", "categories": [-40, 130]}
     sites = {
         str(i): DRAFTS[2] | {"columns": DRAFTS[2]["columns"] | {"age": {"kind": "numeric"} | age}}
-        for i, age in enumerate(ages[::order])
+        for i, age in enumerate([*ages[::order], codes])
     }
     age = merge_schemas(sites)[1].columns["age"]
-    assert (age.lower, age.upper, age.missing, age.out_of_range) == (-10, 80, "category", "clip")
-    assert age.basis.knots == (-10, 30, 80)
+    assert (age.lower, age.upper, age.missing, age.out_of_range) == (-100, 200, "category", "clip")
+    assert age.basis.knots == (-100, 30, 200)
 
 
 AGE = {"kind": "categorical", "categories": ["old", "young"]}

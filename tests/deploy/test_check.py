@@ -224,8 +224,3 @@ def test_kit_with_a_part_missing_is_refused(kit, name, missing):
     path = folder / missing
     path.unlink() if path.is_file() else shutil.rmtree(path)
     assert any(str(path.parent) in line for line in problems(folder))
-
-
-def test_folder_that_is_no_kit_is_refused(tmp_path):
-    with pytest.raises(InputError, match="not a kit"):
-        problems(tmp_path)

@@ -21,7 +21,7 @@ from synthfair.files import write_json
 from synthfair.task.messages import Message
 from synthfair.trained import write_model
 
-SECRET = "secret-of-a-person"
+SECRET, PARTY_FILE = "secret-of-a-person", "local/synthfair.json"
 
 
 class Engine:
@@ -79,7 +79,7 @@ def test_executors_errors_stay_at_the_site(world, caplog):
 
 
 def test_executor_that_cannot_start_says_no_more_than_that(world):
-    (world.folder / "north" / "local" / "synthfair.json").write_text(SECRET)
+    (world.folder / "north" / PARTY_FILE).write_text(SECRET)
     found = execute(world)
     assert found.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
     assert SECRET.encode() not in found.to_bytes()
@@ -128,8 +128,7 @@ def test_controller_takes_good_replies_alone_and_tells_the_engine_what_fails(wor
     controller = Controller("gap", ["north", "south", "west"], settings)
     controller.north, hub = world.site("north"), world.folder / "hub"
     (hub / "startup").mkdir(parents=True)
-    own = {"schema": "../../schema.json", "keys": "../../keys"}
-    write_json(hub / "local" / "synthfair.json", own)
+    write_json(hub / PARTY_FILE, {"schema": "../../schema.json", "keys": "../../keys"})
     manager = FLContextManager(engine=Engine(hub), identity_name="hub", job_id="job-1")
     controller.control_flow(Signal(), manager.new_context())
     assert controller.asked == (["north", "south"], 2, 77)

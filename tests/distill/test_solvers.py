@@ -56,11 +56,9 @@ def test_steps_that_would_overshoot_are_shortened(solver):
     def steep(theta):
         return jnp.sum(jnp.log(jnp.cosh(5 * (theta - 3)))) + 1e-3 * theta @ theta
 
-    solution, start = solver.minimise(smooth(steep), jnp.zeros(2)), jnp.zeros(2)
+    solution = solver.minimise(smooth(steep), jnp.zeros(2))
     assert solution.converged
     np.testing.assert_allclose(solution.params, 3, atol=1e-2)
-    full = -jnp.linalg.solve(jax.hessian(steep)(start), jax.grad(steep)(start))
-    assert steep(full) > 100 * steep(start)
 
 
 @pytest.mark.parametrize("solver", [Lbfgs(1e-12, 2), Newton(1e-12, 1), Newton(1e-12, 2)])
@@ -71,12 +69,6 @@ def test_iterations_that_are_too_few_are_reported_with_the_gradient(solver):
     assert solution.iterations == (2 if solver.max_iterations == 2 else 1)
     gradient = jax.grad(some_loss)(solution.params, rows)
     assert solution.gradient_norm == pytest.approx(float(jnp.linalg.norm(gradient)))
-
-
-@pytest.mark.parametrize("linear", [Cholesky(), ConjugateGradient(1e-3)])
-def test_newton_claims_no_success_where_the_function_is_not_convex(linear):
-    hilly = smooth(lambda theta: jnp.sum(jnp.cos(theta)))
-    assert not Newton(1e-8, 50, linear).minimise(hilly, jnp.array([0.3, 0.2])).converged
 
 
 # Linear solvers

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
 import synthfair as sf
-from synthfair.sklearn import FairLogisticRegression
+from synthfair.sklearn import FairLogisticRegression, classifiers
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -122,6 +123,14 @@ def test_pos_label_says_whose_opportunity_is_equal():
     np.testing.assert_allclose(fair.decision_function(X), -same.decision_function(X), rtol=1e-6)
     assert ((fair.predict(X) == "accepted") == (same.predict(X) == "yes")).all()
     assert abs(fair.decision_function(X) - bad.decision_function(X)).max() > 1e-3
+
+
+def test_training_that_has_not_converged_is_warned_of(monkeypatch):
+    real = classifiers.train_pool
+    monkeypatch.setattr(classifiers, "train_pool", lambda *asked: (
+        (found := real(*asked))[0].model_copy(update={"converged": False}), found[1]))  # fmt: skip
+    with pytest.warns(ConvergenceWarning):
+        clone(PLAIN).fit(X, Y)
 
 
 class OfTwoGroups(FairLogisticRegression):

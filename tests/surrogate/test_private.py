@@ -180,7 +180,6 @@ def test_cell_of_rows_that_noise_may_explain_is_hidden(deviations, is_hidden):
     spec, rng = SurrogateSpec(private(k_min=5), SCHEMA), np.random.default_rng(0)
     draws = rng.normal(scale=spec.sd("histograms"), size=(20_000, spec.columns.ends[-1]))
     rows = round(deviations * row_counts(draws, spec.columns).std())
-    assert rows > 5
     assert hidden(spec, rows)[3] == is_hidden
 
 
