@@ -45,6 +45,7 @@ def test_release_in_a_file_is_what_python_makes_signed_and_booked(paths, tmp_pat
     np.testing.assert_allclose(back.x, wanted.x, atol=1e-3 if wanted.weight is None else 0)
     assert wanted.weight is not None or not (back.x / FEATURE_GRID % 1).any()
     assert (back.fingerprint, back.header) == (made.release.fingerprint, made.release.header)
+    assert back.header.guarantee is None  # also where noise is known
     assert receipt.size == paths[2].stat().st_size
     (booked,) = Ledger.for_table(paths[0]).records()
     assert (booked.what.output, booked.what.guarantee) == ("out.parquet", None)

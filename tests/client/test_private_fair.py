@@ -60,8 +60,9 @@ def test_private_release_of_a_basis_measures_the_columns_of_the_table():
     known = SCHEMA.model_dump(mode="json", exclude_none=True)
     known["columns"]["income"]["basis"] = {"kind": "spline", "knots": [0.0, 40.0, 100.0]}
     schema = Schema.model_validate_json(Schema.model_validate(known).to_json())
-    made = sf.distill_table(TABLE, schema, CONFIG)
-    assert made.release.x.shape == (24, len(schema.encoded_names))
+    for config in (CONFIG, sf.DistillConfig(**FEW)):
+        made = sf.distill_table(TABLE, schema, config)
+        assert made.release.x.shape == (24, len(schema.encoded_names))
     with pytest.raises(InputError, match="schema.plain"):
         sf.distill_table(encode(TABLE, schema), schema, CONFIG)
     with pytest.raises(InputError, match="weights"):
