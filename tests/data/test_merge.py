@@ -79,14 +79,14 @@ def test_merge_allows_what_some_site_allows(order):
     ]
     for age, knots in zip(ages, ([0.0, 30.0, 80.0], [-10.0, 10.0, 20.0, 50.0]), strict=True):
         age["basis"] = {"kind": "spline", "knots": knots}
-    codes = {"kind": "categorical", "categories": [-40, 130]}
+    codes = {"kind": "categorical", "categories": [-140, 130]}
     sites = {
         str(i): DRAFTS[2] | {"columns": DRAFTS[2]["columns"] | {"age": {"kind": "numeric"} | age}}
         for i, age in enumerate([*ages[::order], codes])
     }
     age = merge_schemas(sites)[1].columns["age"]
-    assert (age.lower, age.upper, age.missing, age.out_of_range) == (-100, 200, "category", "clip")
-    assert age.basis.knots == (-100, 30, 200)
+    assert (age.lower, age.upper, age.missing, age.out_of_range) == (-200, 200, "category", "clip")
+    assert age.basis.knots == (-200, 30, 200)
 
 
 AGE = {"kind": "categorical", "categories": ["old", "young"]}
