@@ -79,6 +79,8 @@ def test_parquet_reads_words_for_missing_whatever_the_type(tmp_path, kind):
     stored = pa.Table.from_pandas(TABLE.drop(columns="home")).append_column(" home", home)
     pq.write_table(stored.replace_schema_metadata({b"pandas": b"garbage"}), tmp_path / "t.parquet")
     require_alike(tmp_path / "t.parquet", schema)
+    found = read_table(tmp_path / "t.parquet", schema)["home"].isna()
+    assert found.tolist() == TABLE["home"].isna().tolist()
 
 
 @pytest.mark.parametrize("text", [
@@ -204,7 +206,7 @@ def test_parts_count_what_is_clipped_and_need_a_label(tmp_path):
 def test_csv_that_cannot_be_written_leaves_what_was_there(tmp_path):
     write_csv(TABLE, path := tmp_path / "t.csv")
     with pytest.raises(UnicodeEncodeError):
-        write_csv(TABLE.assign(note="\ud800"), path)
+        write_csv(TABLE, path, missing="\ud800")
     require_alike(path)
 
 
