@@ -58,9 +58,9 @@ def test_bins_of_an_attribute_are_its_groups():
             encode(table.assign(town=outside), binned)
 
 
-@pytest.mark.parametrize(
-    "bins", [(0, 1), (0, None, 2), (0, 10**30, 1), (0, "1", 2), (0, np.nan, 2), 5]
-)
+@pytest.mark.parametrize("bins", [
+    (0, 1), (0, 9, 9 + 1e-14), (0, None, 2), (0, 10**30, 1), (0, "1", 2), (0, np.nan, 2), 5,
+])  # fmt: skip
 def test_bins_that_do_not_increase_are_refused(bins):
     with pytest.raises(ValueError, match="bins"):
         Categorical(bins=bins)
@@ -83,11 +83,11 @@ def test_draft_takes_a_rule_of_the_label(tmp_path):
     table = make_table(200).assign(paid=np.arange(200))
     table.to_csv(tmp_path / "t.csv", index=False)
     argv = ["schema", f"{tmp_path}/t.csv", "--label", "paid", "--sensitive", "town"]
-    assert main([*argv, "--output", f"{tmp_path}/schema.json", "--positive", ">= 100"]) == 0
+    assert main([*argv, "--output", f"{tmp_path}/schema.json", "--positive", ">= 1e2"]) == 0
     document = json.loads((tmp_path / "schema.json").read_text())
     assert document.pop("draft")
     schema = parse_schema(json.dumps(document), source="draft")
     assert encode(pd.read_csv(tmp_path / "t.csv"), schema).y.tolist() == [-1] * 100 + [1] * 100
-    for rule in (">= 200", "< 0"):
+    for rule in (">= 200", "< 0", "> 100", "<=100"):
         with pytest.raises(InputError, match="positive"):
             sf.draft_schema(table, label="paid", positive=rule, sensitive="town")
