@@ -292,6 +292,7 @@ class MetricsFile(Evaluation):
     server: ServerConfig | None = None
     asked: Target
     rho: _Amount | None = None
+    pooled_gap: _Amount | None = None
     without_penalty: Metrics | None = None
     left_out: tuple[Line, ...] = Field((), max_length=10_000)
     warnings: tuple[Line, ...] = Field((), max_length=1000)

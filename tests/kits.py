@@ -53,13 +53,6 @@ def make_kits(folder, types):
         return deployment.make_kits(folder, types, 8002)
 
 
-def prepare(folder):
-    """Do what all parties of the example do before their processes start."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(deployment, "nvflare", nvflare)
-        deployment.prepare(folder, 8002, deployment.unlike_lenders())
-
-
 def write_project(folder, **changes):
     (folder / "schema.json").write_text(make_schema().to_json())
     sites = [{"name": name, "org": f"org_{name}", "limits": {"kinds": ["surrogate"]}}

@@ -15,19 +15,13 @@ def scored_rows(n=4000, n_groups=2, seed=0):
     return z, s, y
 
 
-def histogram_of(z, s, y, n_bins=11, *, noise=None, **fields):
-    """Of scores; with two discrete Laplace variables of this epsilon in each count."""
+def histogram_of(z, s, y, n_bins=11, **fields):
+    """Of scores."""
     n_groups = int(s.max()) + 1
     counts = count_scores(score_bins(z, n_bins), s, y, n_groups, n_bins)
-    variance = 0.0
-    if noise is not None:
-        epsilon, rng = noise
-        p = 1 - np.exp(-epsilon)
-        draws = rng.geometric(p, (2, 2, *counts.shape))
-        counts, variance = counts + (draws[0] - draws[1]).sum(axis=0), 4 * (1 - p) / p**2
     groups = tuple("abcdefgh"[:n_groups])
     given = {"schema_hash": "0" * 64, "model": "1" * 64, "groups": groups} | fields
-    return ScoreHistogram(counts=counts.tolist(), variance=variance, **given)
+    return ScoreHistogram(counts=counts.tolist(), **given)
 
 
 def metrics(rows):

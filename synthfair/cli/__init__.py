@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(REFUSED, "error: name a command; --help shows all of them")
         work = (run.__doc__ or run.__name__).partition("\n")[0].removesuffix(".")
         given: list[str] = []
-        with saying(f"This takes a while: {work} ..."), warnings.catch_warnings():
+        with saying(f"This takes a while ({work})."), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: given.append(str(message))
             try:
                 run(*bound.args, **bound.kwargs)

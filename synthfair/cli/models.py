@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from synthfair.cli.parameters import Force, Model
-from synthfair.cli.show import say, warn
+from synthfair.cli.show import note, say
 from synthfair.errors import InputError
 from synthfair.files import require_free, whole_file
 
@@ -79,13 +79,14 @@ def predict(
         share = 1.0 if most_selected is None else most_selected
         cutoff, changed = at_cutoff(trained_model, tables, cutoff, most_selected=share)
         for name, metrics in (("0.5", evaluate(trained_model, tables)), (f"{cutoff:.3g}", changed)):
-            selected = (
-                sum(r.n * r.selection_rate for r in metrics.by_group.values()) / metrics.n_test
-            )
-            warn(
-                f"cutoff {name}: selects {selected:.1%} of {metrics.n_test:,} test rows, accuracy"
-                f" {metrics.accuracy.value:.3f}, gap {metrics.spd.value:+.3f}"
-                f" [{metrics.spd.low:+.3f}, {metrics.spd.high:+.3f}]"
+            if not metrics.labelled:
+                raise InputError("--test: needs labelled rows, to measure accuracy")
+            n, gap, ratio = metrics.n_test, metrics.spd, metrics.selection_ratio.value
+            selected = sum(r.n * r.selection_rate for r in metrics.by_group.values()) / n
+            note(
+                f"cutoff {name}: selects {selected:.1%} of {n:,} test rows, accuracy"
+                f" {metrics.accuracy.value:.3f}, gap {gap.value:.3f} [{gap.low:.3f},"
+                f" {gap.high:.3f}], ratio {ratio:.2f}"
             )
     elif test:
         raise InputError("--test: is for --cutoff or --most-selected")

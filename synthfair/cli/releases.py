@@ -95,10 +95,10 @@ def inspect(
         from synthfair.client.quality import release_quality
         from synthfair.data.tables import read_table
         from synthfair.report.figures import draw_columns, svg_text
-        from synthfair.report.release_tables import quality_table
+        from synthfair.report.release_tables import quality_tables
 
         quality = release_quality(inspection.release, read_table(data, known), known)
-        say(quality_table(quality))
+        say(quality_tables(quality))
         if plot and not quality.columns:
             raise InputError("plot: records of a fair release imitate no rows", "plot")
         if plot:

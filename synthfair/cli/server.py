@@ -187,6 +187,7 @@ def evaluate(
     id: str | None = None,  # noqa: A002 - the name of the flag
     within: str | None = None,
     max_gap: float | None = None,
+    min_ratio: float | None = None,
     output: Path | None = None,
     force: Force = False,
     **settings: Any,
@@ -211,10 +212,12 @@ def evaluate(
         within: Column of the tables, of few values.
         max_gap: Gap between groups that is fair enough, above 0 and below 1, of which the last
             sentence speaks. Default: 0.1, a rule of thumb.
+        min_ratio: Ratio of the lowest selection rate to the highest that is fair enough, e.g. 0.8.
         output: JSON file to write the metrics to as well.
     """
-    limits = {} if max_gap is None else {"max_gap": max_gap}
-    config = load_settings(ServerConfig, None, settings | limits)
+    limits = {"max_gap": max_gap, "min_ratio": min_ratio}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    config = load_settings(ServerConfig, None, settings | given)
 
     from synthfair.evaluation import (
         decision_metrics,

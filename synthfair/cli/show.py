@@ -43,8 +43,14 @@ def say(result: RenderableType, *, whole: bool = False) -> None:
 def _filled(text: str, width: int) -> str:
     """Return lines that are broken between words; a word that is longer stays whole."""
     lines = printable(text).splitlines()
-    breaks = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    breaks = TextWrapper(max(width, 20), break_long_words=False, break_on_hyphens=False)
     return "\n".join(map(breaks.fill, lines))
+
+
+def note(text: str) -> None:
+    """Print on standard error what is no result and no warning."""
+    console = Console(stderr=True)
+    console.print(_filled(text, console.width), highlight=False, markup=False, soft_wrap=True)
 
 
 def warn(*messages: str | None) -> None:
@@ -63,11 +69,10 @@ def warn(*messages: str | None) -> None:
 @contextmanager
 def saying(words: str, after: float = 3.0) -> Iterator[None]:
     """Say on standard error what is done, once that has taken some seconds and no bar says it."""
-    console = Console(stderr=True)
 
     def tell() -> None:
         if not _drawn.is_set():
-            console.print(_filled(words, console.width), highlight=False, markup=False)
+            note(words)
 
     _drawn.clear()
     timer = threading.Timer(after, tell)

@@ -30,16 +30,23 @@ class Quality(NamedTuple):
     """A release beside the rows for which it stands. Private: computed from the rows without noise.
 
     Attributes:
-        columns: of a surrogate, by feature, [2, k] shares of the rows and of the records: of each
+        columns: of a surrogate, by column, [2, k] shares of the rows and of the records: of each
             category, or of each of :data:`N_BINS` bins of a number; the last is of missing values
             where the column may miss some. None of a fair release, whose rows imitate no others.
         released: the fit of a model of the release alone.
         real: the fit of a model of the rows, without a penalty.
+        constant: the loss of the share of the positive label, for every row.
     """
 
     columns: dict[str, np.ndarray]
     released: Fit
     real: Fit
+    constant: float
+
+    @property
+    def learned(self) -> float:
+        """Return the share of what a model of the rows learns that one of the release learns."""
+        return (self.constant - self.released.loss) / (self.constant - self.real.loss)
 
     @property
     def distances(self) -> dict[str, float]:
@@ -74,18 +81,25 @@ def release_quality(release: Release, table: Any, schema: Schema) -> Quality:
         plain = schema.plain
         real = encode_own(table, plain, source="table").x
         records = encode_records(release.x, plain)
-        start = 0
+        once, start = np.ones(len(real)), 0
         for name, names in plain.encoded_blocks.items():
             block = slice(start, start := start + len(names))
-            parts = (real[:, block], np.ones(len(real))), (records[:, block], release.weight)
+            parts = (real[:, block], once), (records[:, block], release.weight)
             column = plain.columns[name]
             columns[name] = np.array([_shares(x, w, column) for x, w in parts])
+        groups = len(schema.groups), (rows.s, once), (release.s, release.weight)
+        labels = 2, (rows.y > 0, once), (release.y > 0, release.weight)
+        for name, (k, *codes) in {schema.sensitive_name: groups, schema.label: labels}.items():
+            shares = (np.bincount(code, w, k) / w.sum() for code, w in codes)
+            columns[name] = np.array([*shares])
     config = ServerConfig(rho=0.0)
     weighted = WeightedTable(rows.x, rows.s, rows.y, np.ones(len(rows.y)))
     own, _ = train_pool(pool_table(weighted, schema, config), schema)
     is_fair = release.weight is None  # its clients have set all that a server sets
     sent = pool_and_train({"release": release}, schema, None if is_fair else config)
-    return Quality(columns, _fit(sent, rows), _fit(own, rows))
+    positive = np.mean(rows.y > 0)
+    constant = float(-np.log([positive, 1 - positive]) @ [positive, 1 - positive])
+    return Quality(columns, _fit(sent, rows), _fit(own, rows), constant)
 
 
 def _shares(x: np.ndarray, weight: np.ndarray, column: Any) -> np.ndarray:
@@ -96,10 +110,11 @@ def _shares(x: np.ndarray, weight: np.ndarray, column: Any) -> np.ndarray:
         first = (
             (1 - listed.sum(axis=1) - missing)[:, None] if listed.shape[1] == 1 else listed[:, :0]
         )
-        counts = weight @ np.hstack([first, listed, missing[:, None]])
+        counts = weight @ np.hstack([first, listed])
     else:
         known = weight * (1 - missing)
         counts = np.histogram(x[:, 0], N_BINS, (0.0, 1.0), weights=known)[0]
+    if column.missing == "category":
         counts = np.append(counts, weight @ missing)
     return counts / weight.sum()
 

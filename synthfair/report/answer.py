@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from synthfair.fairness.intervals import (
+    MIN_GAIN_SHARE,
     MIN_RATE_ROWS,
     UNDEFINED,
     Verdict,
@@ -49,6 +50,9 @@ SIDES: dict[Answer, str] = {
     "no": "above",
 }
 """The side of the limit on which a verdict sees the gap."""
+
+WORST_FIRST: tuple[Verdict, ...] = "no", "probably not", "not measured", "probably", "yes"
+"""Verdicts, of several of which the first counts."""
 
 REFERENCE_METHODS = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
@@ -139,7 +143,8 @@ def sentence(
     values |= {"near": near_constant(accuracy, constant), "rates": RATES_OF[metric].capitalize()}
     ratio, least = run.selection_ratio, target.min_ratio if target else None
     values |= {"ratio": ratio, "least": least, "ratio_verdict": ratio_verdict(ratio, least or 0.0)}
-    values["is_sure"] = verdict(gap, most) in ("yes", "no")
+    at_clients = clients_verdict(run, metric, target.client_gap) if target else None
+    values |= {"at_clients": at_clients, "is_sure": verdict(gap, most) in ("yes", "no")}
     values["left_out"] = getattr(run, "left_out", ())
     return " ".join(render("sentence.txt.j2", **values).splitlines())
 
@@ -182,52 +187,72 @@ class Advice(NamedTuple):
     """The next step with a model.
 
     Attributes:
-        what: ``use`` it; ask for a smaller ``gap``, or one ``at each client``; collect ``rows``; or
-            ``refuse`` it.
+        what: ``use`` it; ask for a smaller ``gap``, one ``at each client``, or a larger ``ratio``;
+            collect ``rows``; or ``refuse`` it.
         group: of which rows are needed most, if any are.
         rows: how many more test rows of it are needed; 0 if that is not known.
         of_all: how many of all groups.
-        gap: that could be asked for; 0 if that is not known.
+        limit: gap or ratio that could be asked for; 0 if that is not known.
     """
 
-    what: Literal["use", "gap", "at each client", "rows", "refuse"]
+    what: Literal["use", "gap", "at each client", "ratio", "rows", "refuse"]
     group: str = ""
     rows: int = 0
     of_all: int = 0
-    gap: float = 0.0
+    limit: float = 0.0
 
 
 def advice(lead: Headline, metric: str, unfair: str | None) -> Advice:
     """Return what to do next, by the verdict of a report.
 
-    Where the gap is above the limit, a gap is proposed that is smaller than what was asked for by
-    the same factor. Where test rows cannot tell, up to 100 times as many are asked for.
+    Where the gap is above the limit, a gap is proposed that is smaller than what was asked for, and
+    than that on the pooled rows, by the same factor. Where test rows cannot tell, up to 100 times
+    as many are asked for.
 
     Args:
         lead: the report's answer.
         metric: of the gap.
         unfair: a warning of clients whose gap is above the limit, if any.
     """
-    subject, limit = lead.subject, lead.limit
-    run, size_of = subject.runs[0].metrics, subject.gap_size.value
+    subject, run = lead.subject, lead.subject.runs[0].metrics
     groups = {name: of.n for rates in compared_rates(run) for name, of in rates.items() if of.n}
     few = min(furthest(metric, run) or groups, key=lambda name: groups.get(name, inf), default="")
-    if lead.verdict == "not usable" or near_constant(subject.accuracy, subject.constant):
-        return Advice("refuse")
     if lead.verdict == "not measured":
         small = {name: of.n for name, of in run.by_group.items()}
         few = min(small, key=lambda name: small[name])
         return Advice("rows", few, max(run.min_group_rows, MIN_RATE_ROWS, small[few]) - small[few])
+    near = near_constant(subject.accuracy, subject.constant)
+    enough = subject.constant + MIN_GAIN_SHARE * (1 - subject.constant)
+    if lead.verdict == "not usable" or (near and subject.accuracy.high < enough):
+        return Advice("refuse")
+    missing = max(MIN_RATE_ROWS - groups.get(few, MIN_RATE_ROWS), 0)
+    if near or (missing and lead.verdict in ("probably", "probably not")):
+        return Advice("rows", few, missing)
     if lead.verdict == "yes":
         return Advice("at each client" if unfair else "use")
-    of_ratio = subject.asked.min_ratio is not None
-    more = None if of_ratio else rows_to_settle(subject.gap, limit, run.n_test)
-    if lead.verdict == "probably" and (of_ratio or (more and more <= 100 * run.n_test)):
-        n = (more or 0) * groups.get(few, 0) / run.n_test
-        return Advice("rows", few, int(float(f"{n:.1e}")), more or 0)
-    asked = min(subject.asked.max_gap or limit, limit)
-    smaller = float(f"{asked * min(limit / size_of, 0.8):.1g}") if size_of else 0.0
-    return Advice("gap", gap=0.0 if of_ratio else smaller)
+    return _remedy(lead, metric, few, groups.get(few, 0))
+
+
+def _remedy(lead: Headline, metric: str, few: str, n_few: int) -> Advice:
+    """Return what to do about that which was asked for, and is missed or cannot be told."""
+    subject, limit = lead.subject, lead.limit
+    run, asked = subject.runs[0].metrics, subject.asked
+    if lead.verdict == clients_verdict(run, metric, asked.client_gap):
+        return Advice("at each client")
+    of_ratio = asked.min_ratio and ratio_verdict(run.selection_ratio, asked.min_ratio)
+    if lead.verdict == of_ratio:
+        most = 1 - (asked.min_ratio or 0.0)
+        smaller = most * min(most / (1 - run.selection_ratio.value), 0.8)
+        is_missed = lead.verdict != "probably"
+        return (
+            Advice("ratio", limit=float(f"{1 - smaller:.2g}")) if is_missed else Advice("rows", few)
+        )
+    more = rows_to_settle(subject.gap, limit, run.n_test)
+    if lead.verdict == "probably" and more and more <= 100 * run.n_test:
+        n = more * n_few / run.n_test
+        return Advice("rows", few, int(float(f"{n:.1e}")), more)
+    least = min(gap for gap in (limit, asked.max_gap, run.pooled_gap) if gap)
+    return Advice("gap", limit=float(f"{least * min(limit / subject.gap_size.value, 0.8):.2g}"))
 
 
 class Headline(NamedTuple):
@@ -274,7 +299,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     wanted = (s.asked.max_gap for s in rivals if s.asked.max_gap)
     target = min(wanted, default=None) if max_gap is None else max_gap
     limit = DEFAULT_FAIR_GAP if target is None else target
-    subject, why = _best(rivals, limit)
+    subject, why = _best(rivals, target)
     first = subject.runs[0].metrics
     rest = [s for s in runs if s is not subject]
     plain = reference = None
@@ -285,7 +310,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
-    near, judgement = near_constant(subject.accuracy, subject.constant), judged(subject, limit)
+    near = near_constant(subject.accuracy, subject.constant)
+    judgement = judged(subject, target)
     said = sentence(
         overview.gap,
         first,
@@ -309,7 +335,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     )
 
 
-def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
+def _best(rivals: Sequence[Summary], limit: float | None) -> tuple[Summary, str]:
     """Return the best runs, and why they are."""
 
     def merit(summary: Summary) -> tuple[float, float, float]:
@@ -320,8 +346,8 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
         return sure, accuracy if sure else gap, gap
 
     best = max(rivals, key=merit)
-    of_ratio = any(summary.asked.min_ratio for summary in rivals)
-    limits = "what was asked for" if of_ratio else f"{limit:g}"
+    others = any(s.asked.min_ratio or s.asked.client_gap for s in rivals)
+    limits = "what was asked for" if others else f"{limit or DEFAULT_FAIR_GAP:g}"
     why = f"the one with the smallest gap; none is within {limits}"
     if sure := merit(best)[0]:
         count = sum(merit(summary)[0] == sure for summary in rivals)
@@ -335,17 +361,32 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     return best, why
 
 
-def judged(subject: Summary, limit: float) -> Answer:
-    """Return whether the gap of runs is within a limit, or that their model is not usable."""
-    run = subject.runs[0].metrics
+def judged(subject: Summary, limit: float | None) -> Answer:
+    """Return whether runs meet a limit of the gap and all else that was asked of them.
+
+    Or that their model is not usable. The worst verdict counts. With no limit at all, the gap is
+    judged by :data:`DEFAULT_FAIR_GAP`.
+    """
+    run, asked = subject.runs[0].metrics, subject.asked
     if one_label(run):
         return "not usable"
-    if (least := subject.asked.min_ratio) is None:
-        return verdict(subject.gap_size, limit)
-    both = [ratio_verdict(run.selection_ratio, least)]
-    both += [verdict(subject.gap_size, limit)] * (subject.asked.max_gap is not None)
-    order: tuple[Verdict, ...] = "no", "probably not", "not measured", "probably", "yes"
-    return next(judgement for judgement in order if judgement in both)
+    verdicts: list[Verdict] = []
+    if asked.min_ratio:
+        verdicts.append(ratio_verdict(run.selection_ratio, asked.min_ratio))
+    if at_clients := clients_verdict(run, subject.metric, asked.client_gap):
+        verdicts.append(at_clients)
+    if limit or not verdicts:
+        verdicts.append(verdict(subject.gap_size, limit or DEFAULT_FAIR_GAP))
+    return min(verdicts, key=WORST_FIRST.index)
+
+
+def clients_verdict(run: Evaluation, metric: str, limit: float | None) -> Verdict | None:
+    """Return the worst verdict on a client's gap; None without a limit of it."""
+    if limit is None:
+        return None
+    gaps = run.client_gaps.get(metric, {}).values()
+    verdicts: list[Verdict] = [verdict(size(gap), limit) for gap in gaps] or ["not measured"]
+    return min(verdicts, key=WORST_FIRST.index)
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:

@@ -169,13 +169,13 @@ def draw_columns(columns: Mapping[str, np.ndarray]) -> Figure:
         down = -(-len(columns) // across)
         figure = Figure(figsize=(2.2 * across, 1.6 * down + 0.4), layout="constrained")
         panels = figure.subplots(down, across, squeeze=False).flat
-        for axes, (name, (real, records)) in zip(panels, columns.items(), strict=False):
+        for (name, (real, records)), axes in zip(columns.items(), panels, strict=False):
             place = np.arange(len(real))
             axes.bar(place, real, color=COLORS[0], alpha=0.4, label="rows")
             axes.plot(place, records, MARKERS[0], color=COLORS[1], markersize=3, label="records")
             axes.set_title(textwrap.shorten(name, 30), fontsize=8)
             axes.set_xticks([])
-        for axes in list(panels):
+        for axes in panels:
             axes.remove()
         figure.legend(
             *figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2

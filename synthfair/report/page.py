@@ -20,6 +20,9 @@ from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
 from synthfair.report.words import render
 
+MAX_LISTED_POINTS = 10
+"""Points of a curve in the picture's table; frontier.csv has all."""
+
 
 def write_report(
     folders: str | PathLike[str] | Sequence[str | PathLike[str]],
@@ -83,7 +86,10 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
     subject, run = lead.subject, lead.subject.runs[0].metrics
     gaps, limit = run.client_gaps.get(overview.gap, {}), subject.asked.client_limit
     series, gap = figures.answer_series(lead, overview), f"difference of {RATES_OF[overview.gap]}"
-    points = (zip(s.names or [s.name], s.y, s.x, strict=True) for s in series)
+    points = (
+        [*zip(s.names or [s.name], s.y, s.x, strict=True)][:: -(-len(s.y) // MAX_LISTED_POINTS)]
+        for s in series
+    )
     unfair = unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap)
     return {
         "overview": overview,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
+from rich.console import Group
 
 from synthfair.data.schema import RELEASE_COLUMNS, shown
 from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
@@ -116,17 +117,22 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     return render("fit_warnings.txt.j2", made=outcome, **values).splitlines()
 
 
-def quality_table(quality: Quality) -> Table:
-    """Return a table of how good a release is on the rows for which it stands."""
-    fits = ("a model of the file", quality.released), ("a model of these rows", quality.real)
-    facts: dict[str, object] = {
-        name: f"loss {fit.loss:.3f}, accuracy {fit.accuracy:.3f}, gap {fit.gap:+.3f} on these rows"
-        for name, fit in fits
-    }
+def quality_tables(quality: Quality) -> Group:
+    """Return tables of how good a release is on the rows for which it stands, and a sentence."""
+    fits = {"the file": quality.released, "these rows, without a penalty": quality.real}
+    models = Table(
+        ("a model of", "loss", "accuracy", "gap"),
+        [(name, *fit) for name, fit in fits.items()],
+        caption=f"On these rows. Their share of labels, as a model, has a loss of"
+        f" {quality.constant:.3f}.",
+        form=".3f",
+    )
     worst = sorted(quality.distances.items(), key=lambda item: -item[1])
-    if worst:
-        facts["rows that lie elsewhere"] = [f"{name}: {share:.1%}" for name, share in worst]
-    return Table.of_facts(facts)
+    lines = [(name, f"{share:.1%}") for name, share in worst]
+    columns = [Table(("column", "records that lie elsewhere than rows"), lines)] if lines else []
+    learned = f"{100 * quality.learned:.0f} % of what a model of these rows learns"
+    said = f"A model of the file learns {learned if quality.learned > 0 else 'nothing'}."
+    return Group(*columns, models, said)
 
 
 def ledger_table(ledger: Ledger) -> Table:

@@ -15,7 +15,7 @@ from synthfair.fairness.intervals import UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import MIN_NORMAL_REPORTS
 from synthfair.metrics_file import Metrics
-from synthfair.report.answer import compared_rates, judged
+from synthfair.report.answer import compared_rates, one_label
 from synthfair.report.figures import RATE_NAMES, group_metrics
 from synthfair.report.privacy_words import claim, guarantee_facts, origin_facts, release_facts
 from synthfair.report.text_table import Table
@@ -159,7 +159,14 @@ def guarantees_table(run: MetricsFile) -> Table | None:
             facts[name] = release_facts(config, run.guarantees.get(name), name in run.hides_pairs)
     if run.counts:
         facts["counts over all clients"] = origin_facts(run.counts)
-    rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]
+    alike: dict[str, list[str]] = {}
+    for name, values in facts.items():
+        alike.setdefault(str(values), []).append(name)
+    rows = [
+        (named(names), *row)
+        for names in alike.values()
+        for row in Table.of_facts(facts[names[0]]).rows
+    ]
     return Table(("of", "what", "in words"), rows) if rows else None
 
 
@@ -190,7 +197,9 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
             mean = fmean(values)
             record[METRIC_NAMES[name]] = mean if math.isnan(mean) else f"{mean:z.3f}{spread}"
         if limit is not None:
-            record[f"at most {limit:g}?"] = judged(s, limit)
+            record[f"at most {limit:g}?"] = (
+                "not usable" if one_label(s.runs[0].metrics) else verdict(s.gap_size, limit)
+            )
         records.append(record | {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort)
     return records
 

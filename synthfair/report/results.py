@@ -36,7 +36,7 @@ ACCURACY_GAP = "accuracy_difference"
 GAP_OF = NOTION_METRICS | {"accuracy_parity": ACCURACY_GAP}
 """The metric by which a notion of fairness is measured, those of methods in rounds too."""
 
-FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
+FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "min_ratio", "alpha")
 """Settings that say how much fairness a run was asked for."""
 
 
@@ -211,6 +211,8 @@ class Summary(NamedTuple):
         gaps = [f"gap at most {amount}"] if amount else []
         if client_gap := self.asked.client_gap:
             gaps.append(f"gap of each client at most {client_gap:g}")
+        if min_ratio := self.asked.min_ratio:
+            gaps.append(f"ratio at least {min_ratio:g}")
         return {
             "weight": f"penalty weight {amount}",
             "tolerance": f"tolerance {amount}" if amount else "no constraint",

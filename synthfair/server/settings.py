@@ -10,7 +10,7 @@ from synthfair.fairness.target import Target, with_penalty
 from synthfair.settings import GroupsBy, Notion, PenaltyName, Seed, Settings
 
 FOR_SURROGATES = (
-    "rho", "max_gap", "max_client_gap", "penalty", "notion", "temperature", "C",
+    "rho", "max_gap", "max_client_gap", "min_ratio", "penalty", "notion", "temperature", "C",
     "intercept", "group_input", "max_rows",
 )  # fmt: skip
 """Settings that only surrogates leave to the server; in a fair release they are the client's."""

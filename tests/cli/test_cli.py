@@ -1,8 +1,6 @@
 """How commands end: exit codes, one line for each end, early where an input is bad."""
 
 import os
-import runpy
-import signal
 import subprocess
 import sys
 
@@ -65,21 +63,6 @@ def test_words_that_do_not_parse_are_refused_in_a_line(words, named, capsys):
     assert named in told
 
 
-@pytest.mark.parametrize("module", ["synthfair", "synthfair.client", "synthfair.server"])
-def test_ctrl_c_is_one_line_while_the_command_line_is_imported(module, monkeypatch, capsys):
-    class Press:
-        def find_spec(self, name, *_):
-            if name == "synthfair.cli":
-                signal.raise_signal(signal.SIGINT)
-
-    for name in ("synthfair.cli", f"{module}.__main__"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Press(), *sys.meta_path])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module(module, run_name="__main__")
-    assert (end.value.code, capsys.readouterr().err) == (INTERRUPTED, "interrupted\n")
-
-
 def python(code, folder):
     """What a process of its own does with this code."""
     command = [sys.executable, "-c", code]
@@ -105,39 +88,13 @@ RELEASE = "client --data rows.csv --schema schema.json --release surrogate --out
 SERVER = "server r.parquet --schema schema.json --output new"
 TRAIN = "train rows.csv --schema schema.json --output new"
 
-FAIR = RELEASE.replace("--release surrogate ", "")
-REFUSALS = {
-    "schema.json: cannot": FAIR.replace("schema.json", "none/schema.json"),
-    "rows.csv: not JSON": FAIR.replace("schema.json", "rows.csv"),
-    "rows.csv: cannot": FAIR.replace("rows.csv", "none/rows.csv"),
-    "bad.toml: stepps": f"{FAIR} --config bad.toml",
-    "no.key: cannot": f"{FAIR} --sign no.key",
-    "flags: k_min": f"{FAIR} --k-min -1",
-    "rows.csv: not a readable": SERVER.replace("r.parquet", "rows.csv"),
-    "--report: needs --test": f"{SERVER} --report",
-    "'other': must": "compare other --output new",
-}
-"""What is refused before JAX is imported, by what the message names."""
-
-EARLY = """
-import sys
-from synthfair.cli import main
-for words in {cases!r}:
-    assert main(words.split()) == 2, words
-    assert not {{"jax", "jaxlib"}} & {{*sys.modules}}, words
-"""
-
-
-def test_refusal_comes_before_jax_and_makes_no_folder(folder):
-    done = python(EARLY.format(cases=[*REFUSALS.values()]), folder)
-    assert done.returncode == 0, done.stderr
-    assert [named for named in REFUSALS if named not in done.stderr] == []
-    assert not (folder / "new").exists()
-
 
 @pytest.mark.parametrize(("words", "named"), [
     (RELEASE.replace("rows", "bad"), "bad.csv: column 'town', row 1"),
     (f"{SERVER} --test bad.csv", "bad.csv: column 'town', row 1"),
+    (RELEASE.replace("schema.json", "rows.csv"), "rows.csv: not JSON"),
+    (f"{RELEASE} --config bad.toml", "bad.toml: stepps"), (f"{RELEASE} --sign no.key", "no.key: "),
+    (f"{SERVER} --report", "--report: needs --test"), (f"{RELEASE} --k-min -1", "flags: k_min"),
     (SERVER.replace("r.parquet", ""), "pool is empty"), (f"{TRAIN} --clients 900", "clients"),
 ])  # fmt: skip
 def test_refusal_of_rows_or_numbers_makes_no_folder(words, named, folder, capsys):

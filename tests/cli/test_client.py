@@ -28,7 +28,11 @@ def said(tmp_path, monkeypatch, capsys):
 ])  # fmt: skip
 def test_release_that_did_not_converge_is_warned_of(said, flags, settings, warned):
     out, error = said(flags, settings)
-    assert ("NOT CONVERGED" in out) is (f"{warned}did not converge" in error) is (warned != "")
+    assert (
+        (f"{warned}NOT CONVERGED" in out)
+        is (f"{warned}did not converge" in error)
+        is (warned != "")
+    )
 
 
 @pytest.mark.parametrize(("gap", "met"), [("0.2", True), ("1e-6", False)])

@@ -75,14 +75,3 @@ def test_first_steps_refuse_by_argument_column_or_row(folder, words, named, caps
     assert main(words.split()) == 2
     assert named in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
-
-
-def test_split_makes_unlike_clients_and_leaves_out_small_ones(folder, capsys):
-    words = "split loanapp --clients 20 --skew 0.1 --min-rows 100 --output cut"
-    assert main(words.split()) == 0
-    assert "100 rows" in capsys.readouterr().err
-    tests = [*(folder / "cut").glob("*_test.csv")]
-    pairs = [(path, path.with_name(path.name.replace("test", "train"))) for path in tests]
-    sizes = [sum(len(pd.read_csv(part)) for part in pair) for pair in pairs]
-    assert len(sizes) < 20
-    assert min(sizes) >= 100

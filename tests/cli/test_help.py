@@ -12,9 +12,6 @@ from synthfair.cli import main
 from synthfair.cli.train import Method
 from synthfair.federated import METHODS
 
-ABOVE = ("gap", "secure", "deploy")
-"""Commands that only hold others."""
-
 
 def examples(text):
     """Arguments of each ``python -m synthfair ...``, up to a redirection."""
@@ -24,22 +21,13 @@ def examples(text):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_help_of_a_command_has_examples_that_parse_and_every_flag(name, capsys):
+def test_help_of_a_command_has_examples_that_parse(name, capsys):
     assert main([*name.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     found = list(examples(shown))
     assert any(words[: len(name.split())] == name.split() for words in found)
     for words in found:
         assert words[-1] == "--help" or parsed(words)[0].__name__ != "help_print"
-    if name in ABOVE:
-        return
-    arguments = ALL[name].assemble_argument_collection(parse_docstring=True)
-    flags = [one for one in arguments if one.show and not one.children]
-    assert len([flag for flag in flags if flag.name.startswith("--")]) <= 20
-    for flag in flags:
-        assert flag.parameter.help, flag.name
-        name = flag.name.lstrip("-")
-        assert re.search(rf"^│ .*{name}\b", shown, re.MULTILINE | re.IGNORECASE), name
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from builders import fair_model, make_table, some_model
+from builders import CERTAIN, fair_model, make_table, some_model
 
 import synthfair as sf
 from synthfair.cli import main
@@ -64,8 +64,15 @@ def test_predict_needs_no_groups_where_the_model_reads_none(predicted, data):
     none.to_csv("none.csv", index=False)
     none.to_parquet("none.parquet")
     pd.testing.assert_frame_equal(predicted(data), expected)
-    with pytest.raises(sf.InputError, match="'town'"):
-        sf.predict(MODEL, none)
+    rule = fair_model(**CERTAIN).decision
+    decided = BLIND.model_copy(update={"decision": rule})
+    x, s, _ = sf.encode(TABLE, IGNORED)
+    expected = np.where(rule.decide(BLIND.scores(x, s), s), "yes", "no")
+    for found in (sf.predict(decided, TABLE)["decision"], decided.predict(TABLE)):
+        assert list(found) == list(expected)
+    for model in (MODEL, decided):
+        with pytest.raises(sf.InputError, match="'town'"):
+            sf.predict(model, none)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not know")

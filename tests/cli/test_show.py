@@ -2,7 +2,6 @@
 
 import io
 import re
-import time
 
 import pytest
 from rich.console import Console
@@ -53,22 +52,6 @@ def test_warnings_of_one_kind_are_one_and_sentences_are_wrapped(capsys, monkeypa
     assert all(len(line) <= 80 for line in said.splitlines())
     assert end == path
     assert following == f"Next: {'word ' * 20}{path}"
-
-
-def test_command_that_takes_long_says_what_it_does(capsys, terminal):
-    with show.saying("Pool the files ...", after=0.0):
-        time.sleep(0.2)
-    with show.saying("nothing", after=5.0):
-        pass
-    with show.saying("nothing", after=0.1), show.stage_bar("a bar"):
-        time.sleep(0.3)
-    assert capsys.readouterr().err == "Pool the files ...\n"
-
-
-def test_bar_in_a_log_is_not_drawn(capsys):
-    with show.counting_bar("distilling") as update:
-        update(1, 2, "words")
-    assert capsys.readouterr() == ("", "")
 
 
 def test_names_from_a_file_do_not_steer_the_terminal(capsys):

@@ -8,15 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from builders import SCHEMA, SCHEMA_OF_3, make_table
+from builders import SCHEMA, SCHEMA_OF_3, make_table, with_column
 from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
 from synthfair.client import distill_file
 from synthfair.client.fair_task import Baseline, check_copies
-from synthfair.data.encode import Encoded, encode, in_content_order
+from synthfair.data.encode import Encoded, encode, encode_records, in_content_order
 from synthfair.errors import InputError
 from synthfair.privacy.guarantee import FEATURE_GRID
+from synthfair.privacy.noise import seeded
 from synthfair.release.format import Release, make_header
 from synthfair.release.settings import DistillConfig
 from synthfair.report.release_tables import fit_warnings
@@ -55,18 +56,6 @@ def test_distillation_steps_are_those_of_the_optimizer_given():
     np.testing.assert_allclose(objective, objective[0], rtol=1e-6)
 
 
-def test_distillation_of_nearly_as_many_rows_shares_a_compilation(compilations):
-    """97 and 100 rows are padded to 2,048, and 2,100 to 2,560; rows may be encoded before."""
-    given = distil(make_table(97))
-    before = compilations()
-    encoded = distil(encode(make_table(97), SCHEMA))
-    np.testing.assert_array_equal(given.release.x, encoded.release.x)
-    distil(encode(make_table(100), SCHEMA))
-    assert compilations() == before
-    distil(encode(make_table(2100), SCHEMA))
-    assert compilations() > before
-
-
 def test_distillation_in_single_precision_agrees_with_double():
     double = distil(inner_tolerance=1e-5)
     with jax.enable_x64(False):
@@ -74,19 +63,6 @@ def test_distillation_in_single_precision_agrees_with_double():
     assert single.release.x.dtype == np.float32
     assert single.inner_converged
     np.testing.assert_allclose(single.history.objective, double.history.objective, rtol=1e-3)
-
-
-@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-def test_groups_in_another_code_give_the_same_bytes_unless_they_are_read(tmp_path, penalty):
-    """What is penalised is the size of a gap, the same either way."""
-    rows, found = encode(TABLE, SCHEMA), []
-    for reads in (False, True):
-        for s in (rows.s, 1 - rows.s):
-            given = {"penalty": penalty, "group_input": reads, "steps": 20}
-            release = distil(rows._replace(s=s), **given).release
-            found.append(sf.write_release(release, tmp_path / "r.parquet"))
-    assert found[0] == found[1]
-    assert len({*found}) == 3
 
 
 @pytest.mark.parametrize("reads", [False, True])
@@ -113,6 +89,12 @@ def test_rows_that_cannot_be_compared_are_refused_by_column_and_value(table, set
     with pytest.raises(InputError, match=f"table: .*{named}"):
         distil(table, SCHEMA_OF_3, **settings)
     assert distil(TABLE[:50], SCHEMA_OF_3, steps=1).release
+
+
+def test_rows_that_cannot_be_compared_by_one_of_two_attributes_are_refused():
+    schema = with_column(SCHEMA, "home", missing="refuse").with_sensitive(["town", "home"])
+    with pytest.raises(InputError, match="'home', among all rows, holds only .'own'"):
+        distil(TABLE.assign(home="own"), schema, groups_by=("town", "home"))
 
 
 def test_rows_without_weight_do_not_count_as_a_group():
@@ -153,17 +135,23 @@ def test_model_of_ones_own_may_have_params_of_any_pytree_and_a_hessian():
 
 
 def test_baseline_compares_the_model_with_one_without_a_penalty_and_the_majority(paths):
-    TABLE.to_csv(paths[0], index=False)
-    made, _ = distill_file(*paths, DistillConfig(n_synthetic=24, steps=60, rho_o=30.0))
-    x, s, y = encode(TABLE, SCHEMA)
+    """On private records, by their weights, most of which have the negative label."""
+    table = TABLE.assign(paid=TABLE.paid.map({"no": "yes", "yes": "no"}))
+    table.to_csv(paths[0], index=False)
+    config = DistillConfig(n_synthetic=24, steps=60, rho_o=30.0, epsilon=20.0, delta=1e-5, k_min=5)
+    made, _ = distill_file(*paths, config, noise_seed=3)
+    records = sf.distill_table(table, SCHEMA, config.records, noise=seeded(3)).release
+    x, s, y, weight = encode_records(records.x, SCHEMA), records.s, records.y, records.weight
     a = np.column_stack([x, np.ones(len(y))])
     ridge = made.config.lambda_theta / a.shape[1] ** 2
-    reference = LogisticRegression(C=1 / (ridge * len(y)), fit_intercept=False, max_iter=10_000)
+    reference = LogisticRegression(C=1 / ridge, fit_intercept=False, max_iter=10_000, tol=1e-8)
+    reference.fit(a, y, sample_weight=weight / weight.sum())
     model = sf.pool_and_train([made], SCHEMA)
-    decided = [model.scores(x, s) > 0, reference.fit(a, y).predict(a) > 0]
-    gaps = [abs(each[s == 1].mean() - each[s == 0].mean()) for each in decided]
-    expected = np.mean(decided[0] == (y > 0)), gaps[0], max(np.mean(y > 0), np.mean(y < 0)), gaps[1]
-    assert tuple(made.baseline) == pytest.approx(expected)
+    decided = [model.scores(x, s) > 0, reference.predict(a) > 0]
+    means = [[np.average(each[s == g], weights=weight[s == g]) for g in (0, 1)] for each in decided]
+    gaps = np.abs(np.diff(means)).ravel()
+    right, negative = (np.average(each, weights=weight) for each in (decided[0] == (y > 0), y < 0))
+    assert tuple(made.baseline) == pytest.approx((right, gaps[0], negative, gaps[1]))
 
 
 @pytest.mark.parametrize(("gap", "warned"), [(0.1, ""), (0.4, ".*0.400.*0.300.*")])

@@ -1,6 +1,7 @@
 """The whole job of a client, from file to file: what is written, booked, refused and said."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,13 +10,16 @@ from builders import SCHEMA, TABLE
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import distill_file, fair_task
+from synthfair.client.page import release_task
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.files import claimed
+from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.privacy.ledger import BudgetError, Ledger
 from synthfair.privacy.noise import seeded
 from synthfair.release.format import read_release
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
+from synthfair.task.limits import Claim
 
 FAIR = sf.DistillConfig(n_synthetic=24, steps=30)
 SURROGATE = sf.SurrogateConfig(k_min=5)
@@ -39,13 +43,25 @@ def test_release_in_a_file_is_what_python_makes_signed_and_booked(paths, tmp_pat
     for name in ("s", "y", "weight"):
         np.testing.assert_array_equal(getattr(back, name), getattr(wanted, name))
     np.testing.assert_allclose(back.x, wanted.x, atol=1e-3 if wanted.weight is None else 0)
+    assert wanted.weight is not None or not (back.x / FEATURE_GRID % 1).any()
     assert (back.fingerprint, back.header) == (made.release.fingerprint, made.release.header)
+    assert back.header.guarantee is None  # also where noise is known
     assert receipt.size == paths[2].stat().st_size
     (booked,) = Ledger.for_table(paths[0]).records()
     assert (booked.what.output, booked.what.guarantee) == ("out.parquet", None)
     assert distill_file(*paths, config, **named, force=True)[1].sha256 == receipt.sha256
     other = config.replace(seed=1)
     assert distill_file(*paths, other, **named, force=True, again=True)[1].sha256 != receipt.sha256
+
+
+def test_question_claims_and_has_settings_schema_and_whether_noise_is_the_systems():
+    claims = [Claim(kind, *budget, k_min=k_min) for kind, budget, k_min in (
+        ("fair", [None], None), ("surrogate", [None], 5),
+        ("fair", PRIVATE.values(), 50), ("surrogate", PRIVATE.values(), 5))]  # fmt: skip
+    assert [release_task(config, SCHEMA).claim for config in CONFIGS] == claims
+    other = SCHEMA.model_copy(update={"name": "other"})
+    asked = [*product(CONFIGS, (SCHEMA, other)), *product(CONFIGS[2:], [SCHEMA], [seeded(3)])]
+    assert len({release_task(*each).asked for each in asked}) == len(asked)
 
 
 # What is refused leaves nothing
@@ -66,6 +82,7 @@ def copied_row(monkeypatch):
 REFUSED = {
     "copy": (copied_row, FAIR, "1 of 24 synthetic rows"),
     "divergence": (None, FAIR.replace(rho_o=1e308, group_input=True), "diverged, by step"),
+    "large": (lambda patch: patch.setattr(fair_task, "MAX_FEATURE", 0.1), FAIR, "diverged, by"),
     "few rows": (lambda patch: patch.setattr(fair_task, "MIN_EXACT_ROWS", 401), FAIR, "401"),
 }
 
@@ -91,6 +108,9 @@ def test_output_that_cannot_be_written_is_refused_before_anything_is_booked(path
     with pytest.raises(InputError, match="out.parquet: exists"):
         distill_file(*paths, PRIVATE_FAIR)
     assert output.read_text() == "precious"
+    for source in (data, schema):
+        with pytest.raises(InputError, match=f"{source}: "):
+            distill_file(data, schema, source, PRIVATE_FAIR, force=True)
     with pytest.raises(InputError, match="output: must be on one line"):
         distill_file(data, schema, output.with_name("bad\nname"), PRIVATE_FAIR)
     assert not Ledger.for_table(data).path.exists()

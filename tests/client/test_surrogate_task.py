@@ -6,9 +6,11 @@ from builders import SCHEMA, make_table, unlike_tables
 
 import synthfair as sf
 from synthfair.client import distill_file, surrogate_task
+from synthfair.client.page import Site
 from synthfair.data import batches
-from synthfair.data.encode import encode, encode_records
+from synthfair.data.encode import Clipping, encode, encode_records
 from synthfair.errors import InputError
+from synthfair.privacy.ledger import Ledger
 from synthfair.report.release_tables import fit_warnings
 
 CONFIG, TABLE = sf.SurrogateConfig(k_min=5), make_table(600)
@@ -56,6 +58,10 @@ def test_surrogate_of_a_stream_is_that_of_a_table(tmp_path, monkeypatch, kept, r
     made, _ = distill_file(parts, tmp_path / "schema.json", tmp_path / "s.parquet", CONFIG)
     assert len(encoded) == 2 * readings
     require_same(made.release, sf.distill_table(TABLE, SCHEMA, CONFIG).release)
+    TABLE.to_parquet(tmp_path / "whole.parquet")  # which is the same purchase
+    sites = (Site(path, SCHEMA, Ledger(tmp_path)) for path in (parts, tmp_path / "whole.parquet"))
+    one, other = (surrogate_task.read_plain(site, Clipping()).sha256 for site in sites)
+    assert one == other
 
 
 def len_of(rows):

@@ -1,6 +1,5 @@
 """The demonstration on a real table; README quotes the end of what it prints."""
 
-import json
 import runpy
 import shutil
 
@@ -15,7 +14,6 @@ from synthfair.data.datasets import configs_folder
 
 ROOT = configs_folder().parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REGIONS = ["north_central", "northeast", "south", "west"]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def demonstration(tmp_path_factory):
 
 def test_demonstration_closes_a_visible_gap_for_a_few_points_of_accuracy(demonstration):
     """And its answer is surely yes: 1,354 test rows are enough."""
-    outcomes, _, shown = demonstration
+    outcomes, folder, shown = demonstration
     found = {(o.method, o.rho_o): o.evaluation for o in outcomes}
     methods = ["central", "each region alone", "surrogates"]
     assert list(found) == [(method, rho) for rho in (0, 100) for method in methods]
@@ -39,29 +37,16 @@ def test_demonstration_closes_a_visible_gap_for_a_few_points_of_accuracy(demonst
         assert fair.accuracy.low > fair.constant_accuracy + 0.03
     assert min(group.n for group in found["surrogates", 100].by_group.values()) >= 500
     assert shown == [(done, 10) for done in range(11)]
-
-
-def test_demonstration_files_are_what_the_model_was_made_of(demonstration):
-    outcomes, folder, _ = demonstration
-    schema = sf.read_schema(folder / "schema.json")
-    pooled = sf.read_releases([folder / f"client_{name}.parquet" for name in REGIONS], schema)
-    asked = sf.ServerConfig(penalty="selection_rate", rho=100.0)
-    model = sf.pool_and_train(pooled, schema, asked)
-    written = json.loads((folder / "server/metrics.json").read_text())
-    assert sf.read_model(folder / "server/model.json").theta == model.theta
-    assert written["spd"]["value"] == outcomes[-1].evaluation.overall["spd"].value
-    assert len(pd.read_csv(folder / "client_west_train.csv")) == 884
+    assert len(pd.read_csv(folder / "client_west_train.csv")) == 884  # four fifths
 
 
 def test_readme_quotes_the_answer_of_the_demonstration(demonstration, monkeypatch, capsys):
-    """And another number is seen."""
     outcomes, folder, _ = demonstration
     monkeypatch.setattr("synthfair.compare.demonstrate", lambda *_, **__: outcomes)
     demo(output=folder)
     said = capsys.readouterr().out.partition("intervals.")[2].partition("\nWrote")[0]
     claimed = README.split("```text\n")[1].split("```")[0]
     assert same_text(claimed, said, tolerance=EXAMPLE)
-    assert not same_text(claimed.replace("0.18", "0.28"), said, tolerance=EXAMPLE)
     assert (folder / "report.html").exists()
 
 

@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 import pytest
-from builders import SCHEMA, make_table
+from builders import QUICK, SCHEMA, make_table
 
 import synthfair as sf
 from synthfair.cli import main
@@ -28,11 +28,10 @@ def read(folder):
 
 
 def test_grid_holds_each_run_once_and_one_a_seed_where_no_weight_is_read(tmp_path):
-    points = make_grid(["constant", "local", "local"], [10.0, 1e1, 1.25], 2, tmp_path)
+    points = make_grid(["dp_sgd", "fpfl", "fpfl"], [10.0, 1e1, 1.25], 2, tmp_path)
     names = [point.folder.name for point in points]
-    assert names[3:] == ["constant-seed_1", "local-rho_10-seed_1", "local-rho_1.25-seed_1"]
+    assert names[3:] == ["dp_sgd-seed_1", "fpfl-rho_10-seed_1", "fpfl-rho_1.25-seed_1"]
     assert [(point.rho_o, point.seed) for point in points[:3]] == [(0.0, 0), (10.0, 0), (1.25, 0)]
-    assert len(points) == 6
 
 
 @pytest.mark.parametrize(("methods", "weights", "seeds", "named"), [
@@ -42,12 +41,6 @@ def test_grid_holds_each_run_once_and_one_a_seed_where_no_weight_is_read(tmp_pat
 def test_grid_that_cannot_be_run_is_refused(methods, weights, seeds, named, tmp_path):
     with pytest.raises(sf.InputError, match=named):
         make_grid(methods, weights, seeds, tmp_path)
-
-
-def test_grid_refuses_a_method_whose_package_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr("synthfair.errors.find_spec", lambda _: None)
-    with pytest.raises(sf.InputError, match=r"synthfair\[compare\]"):
-        make_grid(["exponentiated_gradient"], [1.0], 1, tmp_path)
 
 
 def test_point_is_its_method_on_the_split_of_its_seed(tmp_path):
@@ -60,6 +53,15 @@ def test_point_is_its_method_on_the_split_of_its_seed(tmp_path):
     written = read(point.folder)
     assert written["accuracy"] == expected.accuracy._asdict()
     assert written["config"] == dict.fromkeys(clients.names, config.model_dump(mode="json"))
+
+
+def test_point_of_private_releases_has_their_guarantees(tmp_path):
+    compared = ComparedTable(make_table(2000), SCHEMA, "s", Split(clients=2))
+    (point,) = make_grid(["single_shot"], [1.0], 1, tmp_path)
+    run_point(point, compared, QUICK.replace(epsilon=8.0, delta=1e-5))
+    written = read(point.folder)
+    assert [each["epsilon"] for each in written["guarantees"].values()] == [8.0, 8.0]
+    assert written["asked"]["amounts"] == [1.0]
 
 
 def test_compare_writes_clients_by_a_column_and_a_report(argv, tmp_path):
@@ -87,10 +89,13 @@ def test_compare_refuses_to_mix_another_file_split_or_setting(argv, tmp_path, ca
         (tmp_path / f"{name}.toml").write_text(text)
         assert main([*argv, "--config", f"{tmp_path}/{name}.toml"]) == 2
     assert main([*argv, "--by", "region"]) == main([*argv, "--min-group-rows", "9"]) == 2
+    schema = tmp_path / "other.json"
+    schema.write_text((tmp_path / "schema.json").read_text().replace("100.0", "200.0"))
+    assert main([*argv, "--schema", str(schema)]) == 2
     pd.read_csv(argv[1]).iloc[::-1].to_csv(argv[1], index=False)
     assert main(argv) == 2
     said = capsys.readouterr().err
-    assert said.count("constant-seed_0/metrics.json: is of another") == 4
+    assert said.count("constant-seed_0/metrics.json: is of another") == 5
     assert "gap.toml: max_gap" in said
 
 

@@ -43,9 +43,11 @@ def test_groups_are_combinations_in_the_order_of_the_columns():
 
 
 def test_groups_with_few_rows_are_merged_by_the_first_attribute():
-    rows = np.array([40, 10, 25, 9, 60, 8])
+    rows = np.array([40, 10, 25, 9, 30, 8])
     groups = SCHEMA.compared(("town x home",), rows, least=30)["town x home"]
     assert groups.grouping == (0, 2, 2, 3, 1, 3)
+    by_town = SCHEMA.compared(("town",), rows, least=30)["town"]
+    assert by_town == ((0, 0, 0, 1, 1, 1), ("town=a", "town=b"))
     large = groups.with_rows(rows, 30)
     assert large.grouping == (0, 2, 2, -1, 1, -1)
     assert large.names == ("town x home=a x own", "town x home=b x rent", "town=a x other")
@@ -105,14 +107,6 @@ def test_groups_with_few_rows_are_not_compared_by_the_server():
     alone = WeightedTable(*ROWS, np.where(ROWS.s < 3, 0.0, 1.0))
     with pytest.raises(sf.InputError, match="'town': fewer than two have the 30 rows"):
         compared_groupings(alone, SCHEMA, sf.ServerConfig(groups_by=("town",)))
-
-
-def test_fair_release_by_each_attribute_needs_no_combination():
-    few = TABLE[(TABLE["town"] == "a") | (TABLE["home"] != "own")]
-    config = sf.DistillConfig(n_synthetic=24, steps=60, groups_by=BOTH, penalty="selection_rate")
-    assert sf.distill_table(few, SCHEMA, config).release.header.config == config
-    with pytest.raises(sf.InputError, match="column 'town x home'"):
-        sf.distill_table(few, SCHEMA, config.replace(groups_by=None))
 
 
 def test_commands_split_train_and_report_by_several(tmp_path):

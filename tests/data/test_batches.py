@@ -25,7 +25,8 @@ def test_batches_hold_every_row_once():
 def test_content_is_one_in_any_order_and_parts():
     parts = [Encoded(*(f[::-1][cut] for f in REAL)) for cut in (slice(9), slice(9, None))]
     assert content_sha256(parts) == content_sha256([REAL])
-    assert content_sha256([REAL._replace(y=-REAL.y)]) != content_sha256([REAL])
+    for other in ({"y": -REAL.y}, {"s": 1 - REAL.s}, {"x": REAL.x[:, ::-1]}):
+        assert content_sha256([REAL._replace(**other)]) != content_sha256([REAL])
     assert content_sha256(parts[:1]) != content_sha256(parts[:1] * 2)
 
 

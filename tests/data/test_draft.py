@@ -115,6 +115,8 @@ THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
     ([f"{i},5" for i in range(N)], "numeric", "numbers"),
     (["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text"),
     (["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
+    ([*map(str, range(80)), *"abcdef"], None, "but for 6 texts"),
+    (np.arange(N) * 7, None, "identifier"), ([0.5, 1, 2] * N, "numeric", "numbers"),
     (["-"] * 5 + THOUSANDS, None, "write 63606.07"),
     ([f"€ {i:,}" for i in range(500, 1500)], None, "but for 1000 texts: name"),
     ([f"1\u202f{i},50 EUR" for i in range(100, 999)], None, "write 63606.07"),
@@ -126,6 +128,14 @@ def test_column_is_drafted_by_what_it_holds(values, use, why, as_text):
     entry, cause = draft_column(tidied(column.to_frame(), ["", "?"], ["x"])["x"])
     assert use_of(entry) == use
     assert why in cause
+
+
+def test_column_of_many_values_lists_those_of_a_hundredth_of_the_rows():
+    """A rare one may be a person's own."""
+    counts = pd.Series(OFTEN).value_counts()
+    frequent = sorted(counts.index[counts >= N / 100])
+    assert 1 < len(frequent) < 30
+    assert draft_column(pd.Series(OFTEN))[0]["categories"] == [*frequent, "other"]
 
 
 def test_column_of_codes_is_asked_about_first_and_one_of_lists_ignored():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from builders import SCHEMA, TABLE, make_table, with_column
+from builders import SCHEMA, TABLE, joined, make_table, with_column
 
 import synthfair as sf
 from synthfair.data.encode import Clipping, encode, encode_inputs, encode_own, records_table
@@ -47,16 +47,19 @@ def with_value(name, value):
     (with_value("town", None), "'town', row 4: a missing value"),
     (with_value("age", 17), "'age', row 4: '?17.*from 18 to 90"),
     (with_value("age", 90.5), "'age', row 4: '?90.5"), (with_value("age", "old"), "'old'"),
-    (TABLE.assign(town="z"), "399 more rows"), (TABLE.assign(**{" age": 1}), "'age' appears"),
+    (TABLE.assign(town="z"), "row 1: 'z' .*399 more rows"), (TABLE.assign(**{" age": 1}), "'age' appears"),
 ])  # fmt: skip
 def test_table_that_does_not_fit_is_refused_with_column_row_and_value(table, match):
     with pytest.raises(sf.InputError, match=match):
         encode(table, SCHEMA)
 
 
-@pytest.mark.parametrize("text", [" 12", "12 ", "+12", "1.2e1", "12.", "012", "12,0"])
+@pytest.mark.parametrize(
+    "text", [" 12", "12 ", "+12", "1.2e1", "12.", "012", "12,0", "0,125", "1,2500"]
+)
 def test_number_may_be_written_in_many_ways(text):
-    table, plain = (make_table(2).assign(income=["1", each]) for each in (text, "12"))
+    table = make_table(2).assign(income=["1", text])
+    plain = table.assign(income=[1, float(text.replace(",", "."))])
     np.testing.assert_equal(encode(table, SCHEMA), encode(plain, SCHEMA))
 
 
@@ -121,6 +124,9 @@ def test_unknown_category_counts_as_each_by_its_share(shares, expected):
     assert block_of(table, two, "home").tolist() == [[0.8 if shares else 0.5], [1]]
     with pytest.warns(UserWarning, match="t: column 'home': 1 of 2 values"):
         encode_own(table, schema, source="t")
+    encode(table, schema, clipping=(seen := Clipping()))
+    encode(table, schema, clipping=seen)
+    assert (seen.rows, seen.unknown) == (4, {"home": 2})
 
 
 def test_unknown_category_counts_as_missing_where_that_has_an_indicator():
@@ -141,22 +147,24 @@ def test_rows_without_a_label_are_left_out_and_counted():
     table.loc[[3, 200], "paid"] = [None, " "]
     table.loc[7] = ""  # an empty line of a spreadsheet
     rest = encode(TABLE.drop(index=[3, 7, 200]), SCHEMA)
-    np.testing.assert_equal(encode(table, SCHEMA, clipping=seen), rest)
+    parts = [encode(table[cut], SCHEMA, clipping=seen) for cut in (slice(9), slice(9, None))]
+    np.testing.assert_equal(joined(*parts), rest)
     assert (seen.rows, seen.unlabelled) == (397, 3)
     with pytest.warns(UserWarning, match="3 rows have no label"):
         encode_own(table, SCHEMA, source="t")
     table.loc[9, "age"] = 300
-    with pytest.raises(sf.InputError, match="'age', row 10: '300'"):
-        encode(table, SCHEMA)
+    with pytest.raises(sf.InputError, match="'age', row 5: '300'"):
+        encode(table[5:], SCHEMA)
 
 
 @pytest.mark.parametrize(("n", "is_said"), [(20, False), (21, True)])
 def test_clipped_values_are_counted_over_parts_and_said_above_a_twentieth(n, is_said):
-    seen = Clipping()
-    table = TABLE.assign(income=np.where(np.arange(400) < n, 101.0, 0.0))
+    seen, schema = Clipping(), with_column(SCHEMA, "age", out_of_range="clip")
+    table = TABLE.assign(income=np.where(np.arange(400) < n, 101.0, 0.0), age=[17, None] * 200)
     for part in (table[:10], table[10:]):
-        encode(part, SCHEMA, clipping=seen)
-    assert seen.clipped()["income"] == (0.0, 100.0, 0.0, n / 400)
+        encode(part, schema, clipping=seen)
+    expected = {"age": (18.0, 90.0, 0.5, 0.0), "income": (0.0, 100.0, 0.0, n / 400)}
+    assert [*seen.clipped().items()] == [*expected.items()]  # the most clipped first
     assert any("'income'" in sentence for sentence in seen.warnings()) == is_said
 
 
@@ -184,7 +192,8 @@ def test_frame_reads_what_the_schema_calls_missing(kind, spelled):
 def test_records_are_rows_again_with_nan_where_missing():
     place = TABLE["home"].map({"own": 0, "rent": 1, "other": 2}).fillna(3)
     records = np.column_stack([TABLE["income"], TABLE["age"], place])
-    table = records_table(records, ROWS.s, ROWS.y, SCHEMA)
-    np.testing.assert_equal(encode(table, SCHEMA), ROWS)
+    for schema in (SCHEMA.model_copy(update={"positive": "no"}), SCHEMA):
+        table = records_table(records, ROWS.s, ROWS.y, schema)
+        np.testing.assert_equal(encode(table, schema), ROWS)
     missing = table["home"][table["home"].isna()]
     assert [type(value) for value in missing] == [float] * TABLE["home"].isna().sum()

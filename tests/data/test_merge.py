@@ -74,7 +74,8 @@ def without(name):
 
 
 @pytest.mark.parametrize(("change", "keys"), [
-    ({"name": "b"}, {"name"}), ({"interactions": [["age", "ward"]]}, {"interactions"}),
+    ({"name": "b"}, {"name"}), ({"missing_values": ["?"]}, {"missing_values"}),
+    ({"interactions": [["age", "ward"]]}, {"interactions"}),
     ({"columns": without("ward"), "ignored": ["ward"]}, {"columns.ward", "ignored"}),
     ({"columns": without("age")}, {"columns.age", "ignored"}),
     ({"positive": ["yes"], "sensitive": ["sex"]}, {"positive", "sensitive"}),
@@ -82,6 +83,8 @@ def without(name):
 def test_merge_asks_where_a_reviewed_schema_differs(change, keys):
     merged, _ = merge_schemas({"a": REVIEWED, "b": REVIEWED | change})
     assert {*merged["draft"]["to_review"]} == keys
+    words = [*REVIEWED["missing_values"], *change.get("missing_values", ())]
+    assert merged["missing_values"] == words
 
 
 STAGES, HIGH, REST = ["low", "mid", "high"], {"high": "H"}, ["a", "rest"]
@@ -99,6 +102,8 @@ def number(*knots):
      {"categories": STAGES, "labels": {"low": "L"} | HIGH}),
     ({"categories": REST, "unlisted": "rest"}, {"categories": ["b", "x"], "unlisted": "x"},
      {"categories": ["a", "b", "rest"], "unlisted": "rest"}),
+    ({"categories": [1, 2]}, {"categories": ["b", "a"]}, {"categories": ["1", "2", "a", "b"]}),
+    ({"categories": [-40, 130]}, number(0, 30, 80), number(-100, 30, 200)),
     ({"bins": [0, 1, 2]}, {"bins": [0, 1, 2], "missing": "category"}, {"missing": "category"}),
     (number(0, 30, 80) | NONE, number(-10, 10, 20, 50) | ALL, number(-10, 30, 80) | ALL),
 ])  # fmt: skip

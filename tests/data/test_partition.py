@@ -121,6 +121,18 @@ def test_column_that_cannot_split_is_refused(column, min_rows, match):
         partition_by(HOSPITALS, column, seed=0, min_rows=min_rows)
 
 
+def test_split_gives_the_clients_of_its_settings():
+    more, table = {"min_rows": 13, "test_fraction": 0.4}, numbered(50)
+    unlike = {"clients": 3, "skew": 9.0} | more
+    expected = partition(table, seed=3, schema=NUMBERED, **unlike)
+    by = partition_by(table, "town", seed=3, **more)
+    for settings, clients in ((unlike, dict(enumerate(expected))), ({"by": "town"} | more, by)):
+        found = Split(**settings).apply(table, NUMBERED, seed=3)
+        assert Split(**settings).arguments == settings
+        for name, client in clients.items():
+            pd.testing.assert_frame_equal(found[str(name)].train, client.train)
+
+
 def test_small_clients_are_left_out_and_said():
     split, table = Split(clients=4, min_rows=13), numbered(50)
     clients = split.apply(table, NUMBERED, seed=0)
@@ -138,6 +150,7 @@ def test_files_of_clients_have_their_names(tmp_path, table, schema, names):
     paths = write_clients(clients, schema, tmp_path)
     files = [f"{stem}_{role}.csv" for stem in stems for role in ("test", "train")]
     assert sorted(str(path.relative_to(tmp_path)) for path in paths) == [*files, "schema.json"]
+    paths[-1].unlink()  # a table is enough
     with pytest.raises(InputError, match="exists"):
         write_clients(clients, schema, tmp_path)
     with pytest.raises(InputError, match="client_a_b_"):

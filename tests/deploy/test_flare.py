@@ -1,22 +1,27 @@
 """The engine's classes: bytes in, bytes out, and of an error no more than a code."""
 
+import base64
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
-from builders import RELEASE, World
+from builders import RELEASE, World, some_model
 
 pytest.importorskip("nvflare")
 
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContextManager
-from nvflare.apis.shareable import Shareable
+from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
 from synthfair.deploy.flare import JobController, SiteExecutor
+from synthfair.files import write_json
+from synthfair.task.messages import Message
+from synthfair.trained import write_model
 
-SECRET = "secret-of-a-person"
+SECRET, PARTY_FILE = "secret-of-a-person", "local/synthfair.json"
 
 
 class Engine:
@@ -30,6 +35,9 @@ class Engine:
 
     def fire_event(self, event, fl_ctx):
         self.fired.append(event)
+
+    def get_clients(self):
+        return [SimpleNamespace(name=name) for name in ("north", "south", "stranger")]
 
 
 @pytest.fixture
@@ -71,7 +79,7 @@ def test_executors_errors_stay_at_the_site(world, caplog):
 
 
 def test_executor_that_cannot_start_says_no_more_than_that(world):
-    (world.folder / "north" / "local" / "synthfair.json").write_text(SECRET)
+    (world.folder / "north" / PARTY_FILE).write_text(SECRET)
     found = execute(world)
     assert found.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
     assert SECRET.encode() not in found.to_bytes()
@@ -89,3 +97,43 @@ def test_controller_takes_names_alone(name):
     for names in ((["a", name], {}), (["a"], {}, [name])):
         with pytest.raises(ValueError, match="should match"):
             JobController("train", *names)
+
+
+class Controller(JobController):
+    """One whose sites answer here: the north well, the south with an error of the engine."""
+
+    panic = None
+
+    def broadcast_and_wait(self, task, fl_ctx, **options):
+        self.asked = options["targets"], options["min_responses"], task.timeout
+        message = Message(*(task.data[name] for name in Message._fields))
+        answer = self.north.answer(message, job="job-1", submitter="lead")._asdict()
+        failed = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        failed.update(answer)
+        for name, result in zip(("north", "south"), (Shareable(answer), failed), strict=True):
+            client = SimpleNamespace(name=name)
+            task.result_received_cb(SimpleNamespace(client=client, result=result), fl_ctx)
+
+    def system_panic(self, reason, fl_ctx):
+        self.panic = reason
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_controller_takes_good_replies_alone_and_tells_the_engine_what_fails(world, least):
+    world.limit("north", kinds=["gap"])
+    world.bound("north")
+    write_model(some_model(), world.folder / "model.json")
+    model = base64.b64encode((world.folder / "model.json").read_bytes()).decode()
+    settings = {"epsilon": 1.0, "model": model, "least_answers": least, "timeout": 77}
+    controller = Controller("gap", ["north", "south", "west"], settings)
+    controller.north, hub = world.site("north"), world.folder / "hub"
+    (hub / "startup").mkdir(parents=True)
+    write_json(hub / PARTY_FILE, {"schema": "../../schema.json", "keys": "../../keys"})
+    manager = FLContextManager(engine=Engine(hub), identity_name="hub", job_id="job-1")
+    controller.control_flow(Signal(), manager.new_context())
+    assert controller.asked == (["north", "south"], 2, 77)
+    (written,) = hub.rglob("federation.json")
+    document = json.loads(written.read_text())
+    codes = [site["code"] for site in document["sites"].values()]
+    assert (codes, document.get("error")) == (["ok", "lost", "lost"], controller.panic)
+    assert (controller.panic is None) == (written.parent / "gaps.json").exists() == (least == 1)

@@ -11,6 +11,7 @@ import synthfair as sf
 from synthfair.deploy.gap_job import GapJob, run_gap
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import group_rates
+from synthfair.measure import gaps_file
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
@@ -68,7 +69,12 @@ def test_intervals_hold_the_gaps_of_all_sites_rows(world, monkeypatch):
     monkeypatch.setattr("synthfair.deploy.gap_job.GAP_CONFIDENCE", 1 - 1e-6)
     monkeypatch.setattr("os.urandom", seeded(0))
     first, second = group_rates(pooled_scores(some_model(), TABLES))
+    real, opened = gaps_file.gaps_of_counts, []
+    monkeypatch.setattr(gaps_file, "gaps_of_counts", lambda counts, *more, **asked: (
+        opened.append((counts, asked)) or real(counts, *more, **asked)))  # fmt: skip
     _, found = measure(world)
+    ((counts, asked),) = opened
+    assert (asked["epsilon"], asked["sites"], abs(counts.sum() - 3000) < 200) == (1.0, 2, True)
     for gap in found["gaps"]:
         true = getattr(second, gap["rate"]) - getattr(first, gap["rate"])
         assert gap["low"] < true < gap["high"]
@@ -137,12 +143,3 @@ def test_counts_that_no_site_would_send_are_refused(world, carried):
     assert found["sites"] == ["south"]
     with pytest.raises(TooFewError, match="north: refused"):
         measure(world, "job-2", altered)
-
-
-def test_project_names_a_model_file_and_a_job_none(world):
-    document, context = {"epsilon": 1.0, "model": "model.json"}, {"folder": world.folder}
-    job = GapJob.model_validate_json(json.dumps(document), context=context)
-    assert job.model == (world.folder / "model.json").read_bytes()
-    assert GapJob.model_validate_json(job.model_dump_json()) == job
-    with pytest.raises(ValueError, match="model"):
-        GapJob.model_validate_json(json.dumps(document))

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from builders import NAMES, resigned
+from builders import NAMES, make_table, resigned
 from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 from sum_world import ADDERS, SumWorld
 
@@ -13,6 +13,8 @@ from synthfair.deploy.job_sums import read_aggregators
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.errors import InputError
+from synthfair.evaluation import pooled_scores
+from synthfair.fairness.metrics import group_rates
 from synthfair.release.keys import read_signing_key
 from synthfair.secure import GroupCounts
 from synthfair.task.job_sites import TooFewError
@@ -66,6 +68,8 @@ def test_aggregator_whose_key_is_revoked_does_not_count(world):
     world.change(world.folder / "server.json", {"revoked": [key]})
     with pytest.raises(TooFewError, match="sums-b: revoked"):
         world.post(world.channel())
+    with pytest.raises(InputError, match="sums-c"):
+        read_aggregators(world.folder / "aggregators", (*ADDERS, "sums-c"))
 
 
 def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
@@ -80,13 +84,19 @@ def test_job_that_ended_early_goes_on_with_its_training_and_its_count(world):
     assert world.ledger().path.read_bytes() == booked
     trained, fair = (sf.read_model(output / f"{name}.json") for name in ("model", "fair_model"))
     assert (trained.theta, fair.decision.notion) == (fair.theta, "equalized_odds")
-    assert result(world, "job-2", "metrics.json")["counts"]["guarantees"][0]["epsilon"] == 2.0
+    metrics = result(world, "job-2", "metrics.json")
+    assert metrics["counts"]["guarantees"][0]["epsilon"] == 2.0
+    tests = {name: make_table(200, seed=9 + i) for i, name in enumerate(NAMES)}
+    rates = [one.selection_rate for one in group_rates(pooled_scores(fair, tables=tests))]
+    found = [group["selection_rate"] for group in metrics["by_group"].values()]
+    np.testing.assert_allclose(found, rates, atol=1e-9)
     for name in NAMES:
         sent = world.folder / name / "synthfair" / "models" / "job-2.json"
         assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
     world.post(world.channel("job-3"), **TRAINED)  # the same training, and a new count
     assert result(world, "job-3", "metrics.json")["guarantee"]["epsilon"] == 2.0
     assert world.ledger().spent().releases == 3
+    assert not list((world.folder / "server").glob("*.checkpoint"))  # with the noise's seed
 
 
 @pytest.mark.parametrize("given", [{"model": None}, {"train": {"train": {}}}, {"model": "@"}])
@@ -113,15 +123,17 @@ def unreadable(world, role):
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
-    """A site's uploads are bought once: where one aggregator has answered, for these very ones."""
+    """Where the first has answered, of their senders alone: another would pay, and be in no sum."""
     channel = world.channel()
     channel.on_way = unreadable(world, role)
+    for name in NAMES[:role]:
+        del channel.sites[name]
     with pytest.raises(TooFewError, match=f"{ADDERS[role]}: uploads"):
-        world.post(channel)
+        world.post(channel, least_answers=1)
     said = "".join(world.said)
     assert (world.key("south") in said, world.key("north") in said) == (True, False)
-    world.post(world.channel("job-2"))
-    assert world.ledger().spent().releases == 1
+    world.post(world.channel("job-2"), least_answers=1)
+    assert [world.ledger(name).spent().releases for name in NAMES] == [1 - role, 1]
 
 
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])

@@ -37,7 +37,9 @@ def own_of(kit):
 
 def test_kit_hardened_holds_what_the_project_proposes(kits, project):
     for kit in kits.values():
+        kit.chmod(0o755)
         harden(kit, project)
+        assert kit.stat().st_mode & 0o777 == 0o700
     site, aggregator, server = (own_of(kits[name]) for name in ("a", "sums-a", "localhost"))
     assert (site["org"], site["limits"]["kinds"], site["key"]) == ("org_a", ["surrogate"], "a.key")
     assert (kits["a"] / "local" / "schema.json").read_text() == SCHEMA.to_json()
@@ -52,6 +54,12 @@ def test_kit_hardened_holds_what_the_project_proposes(kits, project):
         assert settings["class_allow_list"] == [f"synthfair.deploy.flare.{loaded}"]
         assert settings["class_list_enforcement_mode"] == "enforce"
         assert settings["app_validator"]["path"].endswith("job_validator.JobValidator")
+        assert not settings.get("allow_log_streaming", name == "a")
+        roles = json.loads((kits[name] / "local" / "authorization.json").read_text())["permissions"]
+        own = dict.fromkeys(("manage_job", "download_job", "app_command"), "n:submitter")
+        allowed = {"submit_job": "any", "view": "any", "operate": "o:site"} | own
+        assert {right: who for right, who in roles.pop("lead").items() if who != "none"} == allowed
+        assert {who for rights in roles.values() for who in rights.values()} == {"none"}
 
 
 def test_kit_hardened_again_keeps_the_partys_own_file(kits, project):
@@ -90,7 +98,11 @@ def test_engine_starts_in_a_clean_environment(kits, monkeypatch, started, name, 
     assert os.umask(0o077) == 0o077
     ((python, argv, environment),) = started
     assert (python, Path(argv[3]).suffix) == (sys.executable, f".{name}_train")
-    assert {f"org={org}", "secure_train=true"} <= {*argv}
+    uid = ["uid=a"] if name == "client" else []
+    assert argv[4:] == [
+        "-m", str(kit), "-s", f"fed_{name}.json", "--set", "secure_train=true", *uid, f"org={org}",
+        "config_folder="]  # fmt: skip
+    assert environment["PYTHONSAFEPATH"] == "1"
     assert environment.keys() == {
         "PATH", "HOME", "OMP_NUM_THREADS", "PYTHONSAFEPATH", "NVFLARE_DATUM_DIR"}  # fmt: skip
     assert environment["NVFLARE_DATUM_DIR"] == str(kit / "transfer")

@@ -25,8 +25,11 @@ def answer(world, settings=RELEASE, job="job-1", site=None, **options):
 
 
 def test_answer_is_booked_and_asked_again_the_same(world):
+    rows = make_table().assign(income=lambda table: 2 * table["income"])
+    rows.to_csv(world.folder / "north" / "rows.csv", index=False)
     first, carried = answer(world)
     assert (first["code"], carried[:4]) == ("ok", b"PAR1")
+    assert "income" in "".join(world.said)  # clipped
     assert answer(world)[1] == carried
     (left,) = world.left("north")
     assert (left.output, left.submitter, left.guarantee) == ("job-1", "lead", None)
@@ -87,6 +90,8 @@ def test_question_of_another_schema_or_a_stopped_job_has_no_answer(world):
     assert world.code(Message(b"{")) == "message"
     found, carried = answer(world, stopped=lambda: True)
     assert (found["code"], carried, world.left("north")) == ("stopped", b"", [])
+    world.bound("north")
+    assert answer(world, PRIVATE, stopped=lambda: True)[0]["code"] == "failed"
 
 
 def test_answer_that_cannot_be_booked_does_not_leave(world, monkeypatch):

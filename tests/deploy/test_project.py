@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from builders import some_model
 from sum_world import JOB as COUNTS
 
 pytest.importorskip("nvflare")
@@ -10,8 +11,10 @@ pytest.importorskip("nvflare")
 from kits import ADDERS, AGGREGATORS, JOB, SITES, write_project
 
 from synthfair.cli import main
+from synthfair.deploy.gap_job import GapJob
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
+from synthfair.trained import write_model
 
 SECURE = {"train": {"method": "fedavg", "rounds": 1, "secure": True, "clip": 1.0}}
 
@@ -30,14 +33,21 @@ def test_job_holds_settings_alone(tmp_path, capsys):
 
 
 def test_job_with_aggregators_needs_all_of_them(tmp_path):
-    jobs = {"train": SECURE | {"least_answers": 1}, "privfairfl": COUNTS | {"train": SECURE}}
+    """And no job has others; a model's file lies next to the project."""
+    jobs = {"train": SECURE | {"least_answers": 1}, "privfairfl": COUNTS | {"train": SECURE},
+            "gap": {"epsilon": 1.0, "model": "model.json"}}  # fmt: skip
+    write_model(some_model(), tmp_path / "model.json")
     project = read_project(write_project(tmp_path, aggregators=AGGREGATORS, jobs=jobs))
-    for job, least in zip(write_jobs(project, tmp_path / "jobs"), (4, 3), strict=True):
-        meta = json.loads((job / "meta.json").read_text())
-        assert meta["deploy_map"] == {"app": ["server", *SITES, *ADDERS]}
-        assert (meta["mandatory_clients"], meta["min_clients"]) == ([*ADDERS], least)
+    for job, least in zip(write_jobs(project, tmp_path / "jobs"), (2, 4, 3), strict=True):
+        meta, adders = json.loads((job / "meta.json").read_text()), [*ADDERS] * (least > 2)
+        assert meta["deploy_map"] == {"app": ["server", *SITES, *adders]}
+        assert (meta["mandatory_clients"], meta["min_clients"]) == (adders, least)
         server = json.loads((job / "app" / "config" / "config_fed_server.json").read_text())
-        assert server["workflows"][0]["args"]["aggregators"] == [*ADDERS]
+        args = server["workflows"][0]["args"]
+        assert args["aggregators"] == adders
+        if args["kind"] == "gap":
+            sent = GapJob.model_validate_json(json.dumps(args["job"])).model
+            assert sent == (tmp_path / "model.json").read_bytes()
 
 
 @pytest.mark.parametrize(("changes", "said"), [

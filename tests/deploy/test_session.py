@@ -1,6 +1,7 @@
 """What a submitter takes of a job's results."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from builders import InProcess, World
@@ -53,3 +54,18 @@ def test_result_whose_record_is_large_or_a_link_is_refused(tmp_path, federation,
     monkeypatch.setattr(session, "MAX_METRICS_BYTES", len(federation) - 1)
     with pytest.raises(InputError, match=r"federation\.json"):
         session._fetch(Downloads(federation_json=federation), "job-1", tmp_path / "out")
+
+
+def test_job_is_aborted_after_its_time_and_one_that_is_unknown_refused(tmp_path):
+    pytest.importorskip("nvflare")
+    from nvflare.fuel.flare_api.api_spec import JobNotFound
+
+    engine = Mock()
+    engine.monitor_job_and_return_job_meta.return_value = None, None
+    ended = session.attach(engine, "job-1", tmp_path, print, most_seconds=1)
+    assert not ended.completed
+    assert not ended._replace(status="FINISHED:EXECUTION_EXCEPTION").completed
+    engine.abort_job.assert_called_once_with("job-1")
+    engine.monitor_job_and_return_job_meta.side_effect = JobNotFound
+    with pytest.raises(InputError, match="no such job"):
+        session.attach(engine, "job-1", tmp_path, print)

@@ -5,7 +5,6 @@ import json
 import pytest
 from builders import NAMES, RELEASE, InProcess, World
 
-from synthfair.release.keys import make_keys
 from synthfair.server.page import serve
 from synthfair.server.settings import ServerConfig
 
@@ -38,18 +37,13 @@ def test_upload_gives_what_the_servers_command_gives(world, channel):
     assert document["sites"]["north"]["carried_bytes"] == releases[0].stat().st_size
 
 
-@pytest.mark.parametrize("what", ["junk", "another site's", "other settings", "old key"])
+@pytest.mark.parametrize("what", ["junk", "another site's", "other settings"])
 def test_release_that_was_not_asked_for_is_refused(world, what):
     author = "south" if what == "another site's" else "north"
     settings = RELEASE | {"seed": 5 * (what == "other settings")}
     world.limit("north", again=1)  # this one, and then that of the job
     ask = world.ask(settings, job="job-9")
     _, carried = world.answer(ask, author, job="job-9")
-    if what == "old key":
-        for path in (world.folder / "north" / "local").glob("north.???"):
-            path.unlink()
-        public, _ = make_keys(world.folder / "north" / "local" / "north.key")
-        (world.folder / "keys" / "north.pub").write_bytes(public.read_bytes())
     channel = InProcess({name: world.site(name) for name in NAMES})
     other = b"PAR1junk" if what == "junk" else carried
     channel.on_way = world.altering("north", lambda _: other)

@@ -7,10 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import site_training as st
-from builders import NAMES, World, make_table
+from builders import NAMES, SCHEMA, World, make_table
 from site_training import DP_SGD, FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, channel_of, train
 
-from synthfair.deploy.train_job import Agreement, SiteTraining, TrainJob, unpack
+from synthfair.deploy.train_job import (
+    AgreedTraining,
+    Agreement,
+    ServerTraining,
+    SiteTraining,
+    TrainJob,
+    unpack,
+)
 from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
 from synthfair.task.job_sites import TooFewError
@@ -104,16 +111,17 @@ def test_site_refuses_before_it_reads_a_row(world, limits, changes, code):
     assert world.code(world.ask(settings, task="train")) == code
 
 
-@pytest.mark.parametrize(
-    ("settings", "code"), [(DP_SGD | PRIVATE, "failed"), (st.FAIR_SGD, "table"), (REFINE, "table")]
-)
-def test_site_with_few_rows_takes_no_part(world, settings, code):
-    """With an epsilon it says no more than that; of exact sums, k_min is of a group."""
-    world.limit("north", most_rounds=50, k_min=60)
-    make_table(ROWS - 1).to_csv(world.folder / "north" / "rows.csv", index=False)
+@pytest.mark.parametrize(("settings", "rows", "code", "said"), [
+    (DP_SGD | PRIVATE, ROWS + 1, "failed", "limits say at least 130"),
+    (st.FAIR_SGD, ROWS - 1, "table", "120"), (REFINE, ROWS - 1, "table", "60"),
+])  # fmt: skip
+def test_site_with_few_rows_takes_no_part(world, settings, rows, code, said):
+    """With an epsilon, its own limit counts, and it says no more than that; of exact sums, k_min."""
+    world.limit("north", most_rounds=50, k_min=60, least_rows=130)
+    make_table(rows).to_csv(world.folder / "north" / "rows.csv", index=False)
     with pytest.raises(TooFewError, match=f"north: {code}"):
         train(world, channel_of(world), settings)
-    assert ("60" if settings is REFINE else "120") in "".join(world.said)
+    assert said in "".join(world.said)
 
 
 def test_site_without_rows_of_some_group_takes_part(tmp_path):
@@ -133,9 +141,29 @@ def test_site_that_is_missing_does_not_make_steps_shorter(world, settings):
     np.testing.assert_allclose(theta, expected, rtol=1e-9, atol=1e-11)
 
 
+def test_guarantee_divides_by_all_sites_and_a_training_is_all_that_is_agreed(world, monkeypatch):
+    """Else the same noise would stand in answers to two questions."""
+    agreed = {"train": FPFL | PRIVATE, "sites": NAMES, "least_rows": ROWS}
+    others = (
+        {"sites": NAMES[:1]},
+        {"least_rows": ROWS - 1},
+        {"train": DP_SGD | PRIVATE | {"seed": 1}},
+    )
+    others = [Agreement(**agreed | {"most_rows": 300} | change) for change in ({}, *others)]
+    runs = {AgreedTraining(agreement, SCHEMA).run for agreement in others}
+    monkeypatch.setattr("synthfair.__version__", "other")
+    assert len(runs | {AgreedTraining(others[0], SCHEMA).run}) == 5
+    total, found, channel = ServerTraining.total, [], channel_of(world)
+    monkeypatch.setattr(ServerTraining, "total", lambda self, *asked: (
+        found.append(total(self, *asked)) or found[-1]))  # fmt: skip
+    del channel.sites["north"]
+    train(world, channel, FPFL | PRIVATE, least_answers=1)
+    assert [count for _, count in found] == [2.0] * FPFL["rounds"]
+
+
 @pytest.mark.parametrize(("n", "settings", "entry", "value"), [
     (ROWS, TRAIN, slice(0), None), (ROWS, TRAIN, slice(1), None), (ROWS, TRAIN, 0, np.nan),
-    (ROWS, TRAIN | {"clip": 0.05}, slice(None), 1.0), (ROWS, TRAIN, -1, -1e-9),
+    (ROWS, TRAIN | {"clip": 0.05}, 0, 0.0501), (ROWS, TRAIN, -1, -1e-9),
     (ROWS, TRAIN, -1, ROWS + 1), (ROWS, DP_SGD, -1, ROWS - 1), (MANY, FPFL, -1, -1.0),
     (MANY, REFINE, 0, MANY + 1), (MANY, REFINE, 1, 2e3), (MANY, REFINE, 1, -1.0),
 ])  # fmt: skip
@@ -176,14 +204,16 @@ def test_state_of_another_size_gets_no_room():
 # What a training costs
 
 
-@pytest.mark.parametrize("settings", [TRAIN, FPFL | PRIVATE, st.END_TO_END | PRIVATE])
-def test_training_that_stopped_goes_on_in_the_next_job(world, settings):
+@pytest.mark.parametrize(
+    ("settings", "after"), [(TRAIN, 2), (FPFL | PRIVATE, 0), (st.END_TO_END | PRIVATE, 2)]
+)
+def test_training_that_stopped_goes_on_in_the_next_job(world, settings, after):
     stopped, again = channel_of(world), channel_of(world, job="job-2")
-    stopped.on_way = lambda _, m: None if len(stopped.asked) > 2 else m
+    stopped.on_way = lambda _, m: None if len(stopped.asked) > after else m
     with pytest.raises(TooFewError, match="lost"):
         train(world, stopped, settings)
     _, theta = train(world, again, settings)
-    assert len(again.asked) == settings["rounds"] - 2
+    assert len(again.asked) == settings["rounds"] - after
     assert again.asked[0].carried == stopped.asked[-1].carried
     assert not list((world.folder / "server").glob("*.checkpoint"))
     if settings is TRAIN:
@@ -233,14 +263,3 @@ def test_teacher_is_bought_once_with_its_noise(world, monkeypatch):
     (path,) = (world.folder / "north").glob("*.bought")
     assert path.read_bytes()[seed] != bought[seed]  # another teacher
     assert world.ledger().spent().releases == 2
-
-
-def test_round_asked_with_many_questions_counts_each(world):
-    world.limit("north", most_rounds=3)
-    channel = channel_of(world)
-    with pytest.raises(TooFewError, match="north: rounds"):
-        train(world, channel)
-    first = channel.asked[0]
-    states = [(np.frombuffer(first.carried) + shift).tobytes() for shift in range(4)]
-    codes = [answer(world, first, "job-1", state)[0] for state in states]
-    assert codes == ["ok", "rounds", "rounds", "rounds"]  # the first was asked before

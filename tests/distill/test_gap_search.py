@@ -39,7 +39,8 @@ def test_gap_of_the_released_model_is_the_wanted_one(notion, strata, wanted, gro
     settings = {"n_synthetic": 12 * n_groups, "notion": notion, "group_input": group_input}
     found = distil(wanted, table, schema, **settings)
     assert found.gap_met
-    assert found.reached.gap <= wanted
+    least = min(weight for weight, gap in found.tried.items() if gap <= wanted)
+    assert (found.rho_o, float(found.reached.gap)) == (least, found.tried[least])
     gap = gap_of_release(found.release, table, schema, strata)
     assert gap == pytest.approx(float(found.reached.gap), abs=0.02)
 
@@ -51,6 +52,7 @@ def test_gap_out_of_reach_is_not_met_and_the_smallest_is_released(steps, search_
     assert found.search_ended == search_ended
     assert float(found.reached.gap) == pytest.approx(min(found.tried.values()))
     assert len(found.history.objective) == 50 * len(found.tried)
+    assert distil(None, penalty="covariance", steps=10, rho_o=3.0).rho_o == 3
 
 
 def searched(gap_of, wanted):

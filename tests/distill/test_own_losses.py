@@ -66,7 +66,6 @@ def optimum(pooled, loss, rho=0.0):
 def test_own_penalty_of_server_and_estimator_has_the_optimum_of_scipy(records):
     asked = sf.ServerConfig(rho=10.0)
     model = sf.pool_and_train(records, SCHEMA, asked, penalty=mean_score_gap)
-    assert model.converged
     pooled = make_pool(records, SCHEMA, asked)
     np.testing.assert_allclose(model.theta, optimum(pooled, logistic, rho=10.0), atol=1e-4)
 
@@ -85,6 +84,7 @@ def test_own_penalty_of_any_scale_meets_a_gap(records):
         own = lambda scores, rows, scale=scale: scale * mean_score_gap(scores, rows)  # noqa: E731
         pooled = make_pool(records, SCHEMA, sf.ServerConfig(max_gap=0.02), penalty=own)
         assert 0.01 < pooled.problem().meet(0.02).gap <= 0.02
+        assert pooled.problem().meet(0.9).price.rho == 0
 
 
 def test_own_loss_has_the_optimum_of_scipy_for_releases_of_both_kinds(records):

@@ -56,11 +56,9 @@ def test_steps_that_would_overshoot_are_shortened(solver):
     def steep(theta):
         return jnp.sum(jnp.log(jnp.cosh(5 * (theta - 3)))) + 1e-3 * theta @ theta
 
-    solution, start = solver.minimise(smooth(steep), jnp.zeros(2)), jnp.zeros(2)
+    solution = solver.minimise(smooth(steep), jnp.zeros(2))
     assert solution.converged
     np.testing.assert_allclose(solution.params, 3, atol=1e-2)
-    full = -jnp.linalg.solve(jax.hessian(steep)(start), jax.grad(steep)(start))
-    assert steep(full) > 100 * steep(start)
 
 
 @pytest.mark.parametrize("solver", [Lbfgs(1e-12, 2), Newton(1e-12, 1), Newton(1e-12, 2)])
@@ -77,13 +75,6 @@ def test_iterations_that_are_too_few_are_reported_with_the_gradient(solver):
 def test_newton_claims_no_success_where_the_function_is_not_convex(linear):
     hilly = smooth(lambda theta: jnp.sum(jnp.cos(theta)))
     assert not Newton(1e-8, 50, linear).minimise(hilly, jnp.array([0.3, 0.2])).converged
-
-
-def test_lbfgs_in_single_precision_says_that_it_cannot_reach_double_tolerance():
-    with jax.enable_x64(False):
-        rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), some_rows())
-        assert solvers.train(rows, 1e-2, model=LinearModel()).converged
-        assert not Lbfgs(1e-12, 1000).minimise(smooth(some_loss, rows), jnp.zeros(5)).converged
 
 
 # Linear solvers
@@ -104,14 +95,6 @@ def test_linear_solution_is_numpys_whatever_was_solved_before(solver):
     v, _, converged = solver.solve(fun, theta, jnp.asarray(c[0]), memory)
     np.testing.assert_allclose(v, np.linalg.solve(hessian, c[0]), rtol=1e-6)
     assert converged
-
-
-def test_conjugate_gradients_form_no_hessian_and_start_from_the_last_solution():
-    hessian, c = jnp.diag(jnp.array([4.0, 3.0, 2.0])), jnp.array([1.0, -2.0, 3.0])
-    near = jnp.linalg.solve(hessian, c) + 1e-6
-    fun = quadratic(hessian)._replace(hessian=None)
-    v, _, _ = ConjugateGradient(1e-3).solve(fun, jnp.zeros(3), c, near)
-    np.testing.assert_array_equal(v, near)  # good enough: not a step is made
 
 
 SINGULAR = jnp.array([[1.0, 0.0], [0.0, 0.0]])

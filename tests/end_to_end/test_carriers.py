@@ -1,11 +1,9 @@
 """A task has one answer, is booked alike and refused alike: by files, and by messages."""
 
-import json
-
 import numpy as np
 import pytest
 from builders import NAMES, PRIVATE, RELEASE, World
-from sum_world import ADDERS, SUMS, ByCommands, by_job
+from sum_world import SUMS, ByCommands, by_job
 
 import synthfair as sf
 from synthfair.cli import main
@@ -133,24 +131,3 @@ def test_counts_by_files_and_by_messages_are_the_same(sums):
     assert (files.folder / "histogram.json").read_bytes() == theirs.read_bytes()
     own, others = kept(sums.ledger().path)[0], kept(files.ledger("north"))[0]
     assert own | {"run": None} == others | {"run": None}  # which names the task
-
-
-def test_question_asked_again_has_the_same_shares_and_costs_nothing(sums):
-    channel = sums.channel()
-    by_job(sums, channel=channel)
-    asked = [m for m in channel.asked if json.loads(m.text)["task"] == "single_shot"]
-    before = sums.ledger().path.read_bytes()
-    first, again = (
-        sums.site("north").answer(asked[2], job="job-1", submitter="x").carried for _ in range(2)
-    )
-    task = sf.secure.SumTask.model_validate_json(
-        json.dumps(json.loads(asked[2].text)["settings"]["task"])
-    )
-    secret = sf.secure.read_aggregator_secret(sums.site(ADDERS[0]).settings.key)
-    half = len(first) // 2
-    (_, nonce, share), (_, same, theirs) = (
-        sf.secure.read_upload(content[:half], task, secret) for content in (first, again)
-    )
-    assert nonce == same
-    assert share.tolist() == theirs.tolist()
-    assert sums.ledger().path.read_bytes() == before

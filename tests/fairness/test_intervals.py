@@ -41,17 +41,37 @@ def pair(rows, a, b, among, tail):
     return q - p, q - p - below, q - p + above
 
 
-def largest_pair(parts, amongs=(True,), tail=0.025):
-    """The largest size of K; its lower limit with a tail that all 2 K limits share."""
+def ratio_pair(rows, a, b, among, tail):
+    """The lower rate over the higher, with limits of the difference of the logarithms."""
+    (p, low_p, high_p), (q, low_q, high_q) = sorted(
+        limits(rows.score[among & (rows.s == group)] > 0, tail) for group in (a, b)
+    )
+    if p == 0:
+        return 0.0, 0.0, min(1.0, high_p / low_q)
+    below, above = np.hypot(*np.log([p / low_p, high_q / q])), np.log([high_p / p, q / low_q])
+    return p / q, p / q * np.exp(-below), min(1.0, p / q * np.exp(np.hypot(*above)))
+
+
+def of_all_pairs(measure, parts, amongs=(True,), tail=0.025):
+    """[K, 3] by this tail, and by one that all 2 K limits share."""
     pairs = [
         (rows, a, b, among)
         for rows in parts for a, b in combinations(range(rows.n_groups), 2) for among in amongs
     ]  # fmt: skip
-    near = np.array([pair(*one, tail) for one in pairs])
     share = tail / (2 * len(pairs)) if len(pairs) > 1 else tail
-    far = np.array([pair(*one, share) for one in pairs])
+    return (np.array([measure(*one, each) for one in pairs]) for each in (tail, share))
+
+
+def largest_pair(*given):
+    """The largest size of K; its lower limit with the tail that is shared."""
+    near, far = of_all_pairs(pair, *given)
     low = max(0.0, far[:, 1].max(), (-far[:, 2]).max())
     return np.abs(near[:, 0]).max(), low, np.abs(near[:, 1:]).max()
+
+
+def lowest_ratio(parts):
+    near, far = of_all_pairs(ratio_pair, parts)
+    return *near[:, :2].min(axis=0), far[:, 2].min()
 
 
 @pytest.mark.parametrize(("hits", "size"), [(0, 12), (12, 12), (39, 40), (17, 30), (1, 1000)])
@@ -76,6 +96,7 @@ def test_intervals_of_a_largest_difference_share_the_tail_of_the_lower_limit(n_g
     rows = sample(3, n_groups, n=1000)
     odds = largest_pair([rows], [rows.y > 0, rows.y < 0])
     assert found(rows)["equalized_odds_difference"] == pytest.approx(odds)
+    assert found(rows)["selection_ratio"] == pytest.approx(lowest_ratio([rows]))
     if n_groups > 2:
         assert found(rows)["spd"] == pytest.approx(largest_pair([rows]))
 
@@ -84,6 +105,7 @@ def test_intervals_by_several_groupings_are_of_the_largest_of_theirs():
     rows, by = sample(1, 4, n=2000), [(0, 0, 1, 1), (0, 1, 0, -1)]
     parts = [rows._replace(s=np.array(own)[rows.s], n_groups=2) for own in by]
     assert found(rows, by=by)["spd"] == pytest.approx(largest_pair(parts))
+    assert found(rows, by=by)["selection_ratio"] == pytest.approx(lowest_ratio(parts))
 
 
 @settings(max_examples=60)
@@ -111,6 +133,8 @@ def test_covariance_intervals_are_students_of_the_resampled_deviation():
     low, high = max(0, *(np.abs(value) - far)), max(np.abs(value) + near)
     found_interval = found(rows, by=by, resamples=9, seed=5)["covariance"]
     assert found_interval == pytest.approx((np.abs(value).max(), low, high))
+    first = found(rows, by=by[:1], resamples=9, seed=5)["covariance"]
+    assert first == pytest.approx((value[0], value[0] - near[0], value[0] + near[0]))
     assert np.isnan(found(rows, resamples=1)["covariance"][1:]).all()
 
 
@@ -168,29 +192,28 @@ def test_group_sizes_are_by_label():
 ])  # fmt: skip
 def test_small_groups_among_the_rows_that_a_gap_compares_are_left_out(least, label, counts):
     rows = ROWS if counts else ROWS.take(np.arange(80))._replace(n_groups=2)
-    limited, every = found(ROWS, min_group_rows=least), found(ROWS)
+    limited = found(ROWS, min_group_rows=least)
     expected = largest_pair([rows], [rows.y > 0 if label else True])
     assert limited[GAPS[label]] == pytest.approx(expected)
-    assert (limited["covariance"] == every["covariance"]) == (least <= 3)
-    assert limited["accuracy"] == every["accuracy"]
+    of_all = ROWS if least <= 3 else ROWS.take(np.arange(80))._replace(n_groups=2)
+    assert limited["selection_ratio"] == pytest.approx(lowest_ratio([of_all]))
+    covariances = [np.cov(ROWS.s == g, ROWS.score, bias=True)[0, 1] for g in range(of_all.n_groups)]
+    assert limited["covariance"].value == pytest.approx(np.abs(covariances).max())
+    assert limited["accuracy"] == found(ROWS)["accuracy"]
 
 
 def test_small_groups_leave_gaps_undefined_if_fewer_than_two_are_large():
-    limited = found(ROWS, min_group_rows=41)
-    assert np.isnan([limited[name] for name in (*GAPS, "covariance")]).all()
+    """By any grouping: rows 80 and 3 by the second."""
+    for least, by in ((41, ()), (4, [(0, 1, 1), (0, 0, 1)])):
+        limited = found(ROWS, min_group_rows=least, by=by)
+        assert np.isnan([limited[name] for name in limited if name != "accuracy"]).all()
     empty = ROWS.take(np.arange(80))
     assert np.isnan(found(empty)["spd"]).all()
     assert found(empty, min_group_rows=1)["spd"].value == 1
 
 
-def client(seed, n=200):
-    rng = np.random.default_rng(seed)
-    score = np.where(rng.random(n) < 0.3, 1.0, -1.0)
-    return Scored(rng.choice([-1.0, 1.0], n), score, rng.integers(2, size=n))
-
-
 def test_client_gaps_have_the_tail_of_one_of_all_clients():
-    clients = {str(i): client(i) for i in range(10)}
+    clients = {str(i): sample(i, n=400) for i in range(10)}
     gaps = intervals.client_gaps(clients)
     for name, rows in clients.items():
         assert gaps["spd"][name] == pytest.approx(pair(rows, 0, 1, True, 0.0025))
@@ -205,14 +228,15 @@ def test_client_gaps_are_of_clients_and_groups_with_30_rows():
 
     clients = {"few": sized(29, 30), "three": sized(90, 90, 29), "two": sized(30, 30)}
     assert [*intervals.client_gaps(clients)["spd"]] == ["three", "two"]
-    assert intervals.client_gaps(clients)["spd"]["three"].value == 1
+    expected = pair(clients["three"], 0, 1, True, 0.0125)
+    assert intervals.client_gaps(clients)["spd"]["three"] == pytest.approx(expected)
     assert intervals.client_gaps(clients)["equalized_odds_difference"] == {}
     nobody = intervals.client_gaps(clients, min_group_rows=91)
     assert nobody == {name: {} for name in NOTION_METRICS.values()}
 
 
 def test_unfair_clients_are_named_the_furthest_first():
-    overall, a, b = Metric(0.2, 0.15, 0.3), Metric(0.2, 0.12, 0.28), Metric(-0.3, -0.42, -0.18)
+    overall, a, b = Metric(-0.2, -0.3, -0.15), Metric(0.2, 0.12, 0.28), Metric(-0.3, -0.42, -0.18)
     gaps = {"a": a, "b": b, "c": Metric(0.2, 0.1, 0.3)}
     said = intervals.unfair_clients(overall, gaps, 0.1)
     assert said.startswith("fair on average: no; unfair at 2 of 3 clients")

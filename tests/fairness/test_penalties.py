@@ -4,8 +4,14 @@ import jax
 import numpy as np
 import pytest
 
-from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, decision_gaps
+from synthfair.fairness.penalties import (
+    CovariancePenalty,
+    SelectionRatePenalty,
+    decision_gaps,
+    named_penalty,
+)
 from synthfair.model import Rows
+from synthfair.server.settings import ServerConfig
 
 STRATA = {
     "statistical_parity": [(-1, 1)], "equal_opportunity": [(1,)], "equalized_odds": [(1,), (-1,)],
@@ -52,6 +58,9 @@ def test_penalty_and_gaps_are_numpys_in_each_stratum(notion, n_groups):
     for n in (n_groups, n_groups + 1):
         found = decision_gaps_of(z, rows, notion=notion, n_groups=n)
         np.testing.assert_allclose(found, np.ptp(rates, axis=1), atol=1e-12)
+    alike = rows._replace(y=np.ones(60))
+    found = decision_gaps_of(z, alike, notion=notion, n_groups=n_groups)
+    assert list(np.isnan(found)) == [labels == (-1,) for labels in STRATA[notion]]
 
 
 @each_penalty
@@ -65,10 +74,18 @@ def test_penalty_weight_is_a_number_of_equal_rows(make, notion):
     assert weighted == pytest.approx(make(3, notion)(np.repeat(z, times), several))
 
 
-@each_penalty
-def test_penalty_terms_have_the_derivatives_of_central_differences(make):
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_penalty_terms_have_the_derivatives_of_central_differences(penalty):
+    """By the name, notion and temperature of settings."""
+    given, by = (
+        ServerConfig(penalty=penalty, notion="equalized_odds", temperature=2.5),
+        ((0, 1, 0),),
+    )
+    made = named_penalty(given, n_groups=3, by=by)
+    sharp = SelectionRatePenalty(3, given.notion, 2.5, by)
+    assert made == (CovariancePenalty(3, given.notion, by) if penalty == "covariance" else sharp)
     z, step = np.linspace(-2, 2, 9), 1e-4
-    low, (_, slope, bend), high = map(make(2).derivatives, (z - step, z, z + step))
+    low, (_, slope, bend), high = map(made.derivatives, (z - step, z, z + step))
     np.testing.assert_allclose((high[0] - low[0]) / (2 * step), slope, atol=1e-6)
     np.testing.assert_allclose((high[1] - low[1]) / (2 * step), bend, atol=1e-6)
 

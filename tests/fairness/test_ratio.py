@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from builders import SCHEMA, TABLE
-from scipy.stats import binom
 
 import synthfair as sf
 from synthfair.errors import InputError
@@ -20,28 +19,6 @@ def test_ratio_of_rates_of_zero_is_zero_or_undefined(hits, size, value):
     np.testing.assert_equal(ratio.value, value)
     if value == 0:
         assert ratio.low == 0 < ratio.high
-
-
-def coverage(rates, size, interval, runs=2000):
-    """How often an interval contains the true ratio, of groups of so many rows."""
-    rng = np.random.default_rng(1)
-    true = min(rates) / max(rates)
-    hits = rng.binomial(size, rates, (runs, len(rates)))
-    found = [interval(Shares(row.astype(float), np.full(len(rates), size))) for row in hits]
-    return sum(one.low <= true <= one.high or np.isnan(one.value) for one in found)
-
-
-LEAST = binom.ppf(1e-6, 2000, 0.95)
-"""Of 2,000 intervals that contain the truth in 95 of 100, fewer do less than once in 10^6."""
-
-
-@pytest.mark.parametrize("rates", [(0.5, 0.4), (0.1, 0.1), (0.3, 0.3, 0.2), (0.6, 0.5, 0.5, 0.4)])
-def test_ratio_interval_contains_the_true_ratio_in_95_of_100(rates):
-    assert coverage(rates, 80, ratio_interval) >= LEAST
-
-
-def test_ratio_interval_of_wide_tails_is_noticed():
-    assert coverage((0.5, 0.4), 80, lambda shares: ratio_interval(shares, tail=0.1)) < LEAST
 
 
 def test_ratio_verdict_is_as_sure_as_its_interval():

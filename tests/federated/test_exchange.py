@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from builders import some_model
 
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.federated import Cohorts, LogisticRegression, Refine, make_users
+from synthfair.federated import Cohorts, LogisticRegression, Refine, exchange, make_users
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING, Exchange, ExchangeSums, first_state
 from synthfair.federated.single_rows import UserRows
@@ -98,6 +100,8 @@ def test_exchange_without_a_row_of_a_group_that_is_compared_leaves_the_start():
     end = refined(np.ones(6), s=np.minimum(S, 1), rounds=2)
     np.testing.assert_array_equal(end.state.theta, np.ones(6))
     assert np.isinf(end.history.objective).all()
+    with pytest.raises(InputError, match="no client has a row of some group"):
+        exchange.refined(some_model(), end.state)
 
 
 @pytest.mark.parametrize(("place", "value"), [(0, 0.0), (0, 1301.0), (1, -1.0), (1, 300.0)])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synthfair.federated.parity import Parity, RateSums
+from synthfair.federated.parity import Parity, RateSums, is_right
 from synthfair.federated.single_rows import UserRows
 
 LARGE = 50.0
@@ -51,6 +51,16 @@ def test_parity_differences_are_from_the_rate_of_all_rows(groups, values, counts
     np.testing.assert_array_equal(found.is_known[0], known)
     assert not found.slope[0, ~known].any()
     assert not found.slope[0, :, ~known].any()
+
+
+def test_parity_of_classes_is_that_of_two_labels_where_the_third_is_unlikely():
+    rng = np.random.default_rng(2)
+    s, y, scores = rng.integers(2, size=(40, 1)), rng.choice([-1.0, 1.0], 40), rng.normal(size=40)
+    rows, classes = (UserRows(s, s, jnp.asarray(label), np.ones(40)) for label in (y, y > 0))
+    columns = jnp.column_stack([0 * scores, scores, 0 * scores - LARGE])
+    ways = (jnp.asarray(scores), rows), (columns, classes)
+    np.testing.assert_allclose(*(Parity("accuracy_parity").sums(*way) for way in ways))
+    np.testing.assert_array_equal(*(is_right(score, own.y) for score, own in ways))
 
 
 def test_parity_slopes_are_the_derivatives_of_the_differences():

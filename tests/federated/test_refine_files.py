@@ -15,7 +15,7 @@ from synthfair.cli import main
 from synthfair.client.page import Site
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SelectionRatePenalty
-from synthfair.federated.refine_files import answer_question
+from synthfair.federated.refine_files import SumsQuestion, answer_question
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.surrogate.fair import GlobalProblem, ridge_of
@@ -110,7 +110,9 @@ def test_refine_by_files_leads_to_the_central_model(first):
     x, s, y = sf.encode(tables, SCHEMA)
     a, ridge = np.c_[x, np.ones(len(y))], ridge_of(1.0, len(y), 1 + x.shape[1], intercept=True)
     central = GlobalProblem(a, s, y, a[:, -1], SelectionRatePenalty(), ridge).solve(30.0)
-    np.testing.assert_allclose(sf.read_model(there / "model.json").theta, central.theta, atol=1e-5)
+    model = sf.read_model(there / "model.json")
+    np.testing.assert_allclose(model.theta, central.theta, atol=1e-5)
+    assert model.converged
     found = json.loads((there / "metrics.json").read_text())["refinement"]
     assert (found["exchanges"], found["objective"]) == (4, pytest.approx(central.objective))
     # All rounds are booked as one job without an epsilon.
@@ -158,6 +160,7 @@ def test_refine_client_who_claims_too_many_rows_counts_as_fewer(first):
     for rows in (1e6, most, most / 2):
         change(first / "c1.json", numbers=(numbers * rows / numbers[0]).tolist())
         assert serve(first) == 0
+        assert not sf.read_model(first.parents[1] / "model.json").converged
         found.append(json.loads(second(first).read_text())["candidates"])
         second(first).unlink()
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
@@ -174,7 +177,9 @@ def test_refine_folder_is_of_one_problem(first, capsys):
         assert "1/question.json: is not" in refusal(capsys, first, flag, names=names)
     shutil.rmtree(first)
     for _ in range(2):
-        assert serve(first, asked="--max-gap=0.05") == 0
+        assert serve(first, asked="--max-gap=0.005") == 0
+    question = SumsQuestion.model_validate_json((first / "question.json").read_text())
+    assert question.exchange_of(SCHEMA).free == question.free > 0
     assert "1/question.json: is not" in refusal(capsys, first, asked="--max-gap=0.3")
 
 

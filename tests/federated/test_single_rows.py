@@ -126,8 +126,9 @@ def test_values_are_counted_in_each_set_that_is_summed(notion, label):
     is_label = table["paid"] == label
     chosen = [*np.flatnonzero(~is_label)[:40], np.flatnonzero(is_label)[0]]
     table.loc[chosen, "home"] = "other"
-    said = refusal(table, gap=SelectionRatePenalty(2, notion))
-    assert ("home=other: 1," in said) == (notion != "statistical_parity")
+    gap = SelectionRatePenalty(2, notion)
+    advice = "home=other: 1, must be none or 10 (make one category of home=other, home=own)"
+    assert (advice in refusal(table, gap=gap)) == (notion != "statistical_parity")
 
 
 def test_values_of_as_many_rows_as_asked_for_or_of_none_are_reported():
@@ -155,7 +156,5 @@ def test_network_of_which_a_unit_sees_one_row_is_refused():
     weight = weight.at[0].set(np.eye(weight.shape[1])[0])
     bias = bias.at[0].set(-(rows.a[first, 0] + rows.a[second, 0]) / 2)
     state = state._replace(params=[(weight, bias), *others])
-    slope, shift = jax.jit(method.report)(state, rows, None).loss_gradient[0]
-    np.testing.assert_allclose(slope[0] / shift[0], rows.a[first], rtol=1e-6)
     with pytest.raises(InputError, match="one outweighs others"):
         require(state)

@@ -23,7 +23,7 @@ ROWS = Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([
 
 
 @pytest.mark.parametrize(("changes", "key"), [
-    ({"epsilon": 0.5}, "epsilon = 0.5"), ({"k": 1.0}, "k"), ({"groups": ["f", "f"]}, "'f'"),
+    ({"epsilon": 1.499}, "epsilon = 1.499"), ({"k": 1.0}, "k"), ({"groups": ["f", "f"]}, "'f'"),
     ({"groups": [f"g{i}" for i in range(501)]}, "500"), ({"groups": ["f", NO_VALUE]}, "groups"),
     ({"groups": ["f\n", "m"]}, "groups.0"), ({"groups": ["f,", "m"]}, "groups.0"),
     ({"lower": 9.0}, "lower"), ({"epsilon1": -1.0}, "epsilon1"),
@@ -66,6 +66,10 @@ def test_records_are_reported_with_ids_that_are_new_each_time():
     reports = [measure.perturb_records(COLLECTION, ["f"], [0.3])[0] for _ in range(50)]
     assert len({report.report for report in reports}) == 50
     assert {(len(r.report), r.collection) for r in reports} == {(32, COLLECTION.fingerprint)}
+    places, values = np.arange(300) % 2, np.linspace(0, 5, 300)
+    reports = measure.perturb_records(LAPLACE, np.array(["f", "m"])[places], values, seeded(0))
+    drawn = LAPLACE.make_mechanism().perturb(places, values / 2.5 - 1, seeded(0))
+    assert [("fm".index(r.group), r.value) for r in reports] == [*zip(*drawn, strict=True)]
 
 
 def sent(rows, rate, **options):
@@ -84,8 +88,11 @@ def test_rates_are_reported_row_by_row_and_none_for_the_other_label():
 
 def test_rates_of_one_persons_rows_are_one_report():
     """Of 3 of 4 decisions that are drawn, 0.75: v = 0.5; 4.9 standard errors of 1,000 reports."""
-    rows = Scored(np.ones(4), -np.ones(4), np.ones(4, int), 2, np.array([1.0, 0.5, 0.5, 1.0]))
+    y, chance = np.array([1.0, 1, 1, 1, -1]), np.array([1.0, 0.5, 0.5, 1, 0])
+    rows = Scored(y, -np.ones(5), np.ones(5, int), 2, chance)
     options = {"together": True, "source": seeded(0)}
+    ((none, _),) = sent(rows.take(np.array([4])), "true_positive_rate", together=True)
+    assert none == NO_VALUE
     reports = [sent(rows, "true_positive_rate", **options) for _ in range(1000)]
     assert {group for ((group, _),) in reports} == {"b"}
     assert abs(np.mean([value for ((_, value),) in reports]) - 0.5) < 4.9 * 0.87 / 31.6

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from local_clients import estimated
+from scipy.optimize import brentq
 
 from synthfair.errors import InputError
 from synthfair.measure import estimate
@@ -23,8 +24,8 @@ def moments(m, shares, means, power, squares):
     """[d] mean of v'^power over all reports that name a group, and 0 for others."""
     noise = 2 * (2 / m.epsilon2) ** 2
     kept, changed = {
-        "randomized": ((1, math.tanh(m.epsilon2 / 2) * means, 1), (1, 0, 1)),
-        "laplace": ((1, means, squares + noise), (1, 0, noise)),
+        "randomized": ((1, m.gain * means, 1, m.gain * means), (1, 0, 1, 0)),
+        "laplace": ((1, means, squares + noise, means * (squares + 3 * noise)), (1, 0, noise, 0)),
     }[m.kind]
     return m.keep * shares * kept[power] + m.change * (1 - shares) * changed[power]
 
@@ -56,32 +57,69 @@ def test_estimates_are_in_the_values_unit_and_compare_only_groups_with_values():
     public = make_collection(("f", NO_VALUE, "m"), m, lower=10.0, upper=14.0)
     sums = ReportSums(expected(m, 10**8, (0.3, 0.2, 0.5), (0.5, 0.0, -1.0)))
     found = estimate.estimate_gaps(sums, public)
-    assert [group.mean for group in found.groups] == pytest.approx([13, np.nan, 10], nan_ok=True)
+    assert (found.epsilon, found.confidence) == (m.epsilon, 0.95)
+    ends = [[group[name] for group in map(dict, found.groups)] for name in ("low", "mean", "high")]
+    for numbers in ends:
+        assert numbers == pytest.approx([13, np.nan, 10], abs=0.01, nan_ok=True)
     (gap,) = found.gaps
     assert (gap.first, gap.second, gap.value) == ("f", "m", pytest.approx(-3))
     assert gap.low == pytest.approx(gap.value, abs=0.01) == gap.high
 
 
+def cumulants(m, share, mean, squares):
+    """Mean, variance and third moment of W, of the module."""
+    raw = [moments(m, share, mean, power, squares) for power in range(4)]
+    terms = -mean / (m.keep - m.change), 1 / (m.keep * m.gain)
+    w1, w2, w3 = (
+        sum(math.comb(k, i) * terms[0] ** (k - i) * terms[1] ** i * raw[i] for i in range(k + 1))
+        for k in (1, 2, 3)
+    )
+    return w1, w2 - w1**2, w3 - 3 * w1 * w2 + 2 * w1**3
+
+
+def score_limit(m, clients, group, z, side):
+    """The last mean that the module's test does not reject, by a search."""
+    (share, mean, square), limits = group, []
+    for bound in (lambda _: square, np.square):
+
+        def accepted(tested, bound=bound):
+            end = np.clip(tested, -1, 1)
+            variance = max(cumulants(m, share, end, bound(end))[1], 0)
+            return z * (variance / clients) ** 0.5 - share * side * (tested - mean)
+
+        limit = brentq(accepted, mean, 9 * side)
+        end = np.clip(limit, -1, 1)
+        tail = max(0, *(-side * cumulants(m, share, end, squares)[2] for squares in (end**2, 1)))
+        skewness = tail / cumulants(m, share, end, bound(end))[1] / share / clients
+        limits.append(side * limit + max(z**2 - 1, 0) / 6 * skewness)
+    return side * max(limits)
+
+
 @KINDS
-def test_gap_variance_is_that_of_the_estimator_by_central_differences(kind):
-    """The estimator is a function of means of reports, whose covariance is in closed form."""
-    m, rng = kind(3, 0.8, 1.2), np.random.default_rng(0)
-    shares, means = np.array([0.5, 0.3, 0.2]), rng.uniform(-1, 1, 3)
-    squares = rng.uniform(means**2, 1)
-    pi, t, u = (moments(m, shares, means, power, squares) for power in range(3))
-
-    def gap(sums):
-        """Definition 5.1 of the paper, with estimated sizes; of groups 1 and 0."""
-        sizes = (sums[:3] - m.change) / (m.keep - m.change)
-        values = sums[3:] / (m.keep * m.gain * sizes)
-        return values[1] - values[0]
-
-    at, step = np.concatenate([pi, t]), 1e-6 * np.eye(6)
-    slope = np.array([(gap(at + one) - gap(at - one)) / 2e-6 for one in step])
-    second = np.block([[np.diag(pi), np.diag(t)], [np.diag(t), np.diag(u)]])
-    variance = slope @ (second - np.outer(at, at)) @ slope / 10_000
-    found = gap_variance(m, 10_000, shares[:2], means[:2], squares[:2])
-    assert found == pytest.approx(variance, rel=1e-6)
+@pytest.mark.parametrize(("clients", "z"), [(3000, 1.96), (1000, 3.0), (10**6, 0.5)])
+def test_limits_of_means_are_those_of_the_score_test_and_make_the_gaps_interval(kind, clients, z):
+    m, shares = kind(3, 4.0, 6.0), np.array([0.5, 0.3, 0.2])
+    values, squares = np.array([0.2, -0.9, 0.99]), np.array([0.3, 0.85, 0.985])
+    one = expected(m, clients, shares, values, squares)
+    means = estimate.estimate_means(one, m)
+    found = estimate.limits_of_means(one, m, means, z)
+    given = [*zip(shares, values, squares, strict=True)]
+    for limits, side in zip(found, (-1, 1), strict=True):
+        wanted = [score_limit(m, clients, group, z, side) for group in given]
+        assert limits == pytest.approx(wanted, rel=1e-6)
+    np.testing.assert_allclose(means.share_errors**2, m.share_variance(shares, clients))
+    # To first order, a mean errs by W over the share; a report is in one group's alone.
+    w1, variance, _ = cumulants(m, shares, values, squares)
+    covariance = (np.diag(variance + w1**2) - np.outer(w1, w1)) / np.outer(shares, shares) / clients
+    np.testing.assert_allclose(means.covariance, covariance, rtol=1e-6, atol=1e-12)
+    (xx, xy), (_, yy) = covariance[:2, :2]
+    of_gap = gap_variance(m, clients, shares[:2], values[:2], squares[:2])
+    assert of_gap == pytest.approx(xx + yy - 2 * xy)
+    low, high = estimate.gap_interval(0, 1, means, found)
+    (a, b), ((low_a, low_b), (high_a, high_b)) = values[:2], found[:, :2]
+    both = 2 * xy / (xx * yy) ** 0.5
+    for end, x, y in ((low, b - low_b, high_a - a), (high, high_b - b, a - low_a)):
+        assert abs(end - b + a) == pytest.approx((x**2 + y**2 - both * x * y) ** 0.5, rel=1e-6)
 
 
 def test_intervals_of_a_group_that_may_be_empty_are_the_whole_range():

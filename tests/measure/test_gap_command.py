@@ -89,12 +89,10 @@ def test_gap_of_reports_that_contradict_the_plan_is_warned_of(folder, capsys):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("words", "said"), [
-    ("plan --groups f m --epsilon 1", "two of"),
     ("perturb gap.json --group f", "group and value"), ("perturb gap.json --one-person", "one-person"),
     ("perturb gap.json --model model.json", "rate"), ("perturb gap.json --group x --value 1", "'x'"),
     ("perturb gap.json --model model.json --table t.csv --rate true_positive_rate", NO_VALUE),
     ("perturb rates.json --model model.json --table t.csv --rate true_positive_rate --one-person", "row 1"),
-    ("aggregate nowhere.json r.csv", "nowhere.json"), ("aggregate gap.json nowhere.csv", "nowhere.csv"),
     ("aggregate gap.json nowhere.csv --confidence 1", "confidence"),
     ("aggregate gap.json t.csv --output t.csv --force", "twice"),
 ])  # fmt: skip

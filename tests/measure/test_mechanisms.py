@@ -48,12 +48,6 @@ def test_randomized_epsilon_is_that_of_all_outputs(d, epsilon1, epsilon2):
     assert stated == pytest.approx(enumerated_epsilon(d, epsilon1, epsilon2), rel=1e-12)
 
 
-@pytest.mark.parametrize(("budget", "true"), [(0.5, 0.7191), (1.0, 1.3799), (2.0, 2.5662)])
-def test_theorem_4_1_is_caught(budget, true):
-    assert enumerated_epsilon(2, budget, budget) > budget + 0.2  # it claims max(e1, e2)
-    assert RandomizedValue(2, budget, budget).epsilon == pytest.approx(true, abs=5e-5)
-
-
 def laplace_outputs(m, g, v, outputs):
     """[d, outputs] logarithms of probabilities, but for a constant: v rounded at random."""
     low = math.floor(m.steps * v)
@@ -77,24 +71,11 @@ def test_laplace_epsilon_is_that_of_all_outputs(d, epsilon1, epsilon2):
     assert m.epsilon <= max(epsilon2, epsilon1 + epsilon2 / 2) < m.epsilon + 2**-28
 
 
-@pytest.mark.parametrize("k", [2 / 3, 1.0, 3.0])
-def test_theorem_4_3_is_caught(k):
-    """With k other than 2 the ratio grows with the range of outputs, and no epsilon is finite."""
-    outputs = np.array([20.0, 400.0])
-    kept, changed = (stats.laplace(0, scale).logpdf(outputs) for scale in (2.0, k))
-    near, far = np.abs(kept - changed)
-    assert far > near + 50
-
-
 @KINDS
-@pytest.mark.parametrize("remembers_to_forget", [True, False])
-def test_reports_are_drawn_with_their_probabilities(kind, remembers_to_forget):
-    """Groups, and values by group; false alarm 8e-6 in all. The planted bug keeps a value whose
-    group changes."""
-    m, d, g, v, source = kind(3, 0.8, 2.0), 3, 1, 0.6, seeded(0)
-    group, value = np.full(60_000, g), np.full(60_000, v)
-    bug = m.respond(group, source), m.add_noise(value, source)
-    reported, noisy = m.perturb(group, value, source) if remembers_to_forget else bug
+def test_reports_are_drawn_with_their_probabilities(kind):
+    """Groups, and values by group; false alarm 8e-6 in all."""
+    m, d, g, v = kind(3, 0.8, 2.0), 3, 1, 0.6
+    reported, noisy = m.perturb(np.full(60_000, g), np.full(60_000, v), seeded(0))
     table = randomized_outputs(d, 0.8, 2.0, g, v)
     sizes = np.bincount(reported, minlength=d)
     found = [stats.chisquare(sizes, 60_000 * table.sum(axis=1)).pvalue]
@@ -102,7 +83,7 @@ def test_reports_are_drawn_with_their_probabilities(kind, remembers_to_forget):
         mine, noise = noisy[reported == j], stats.laplace(v * (j == g), 2 / 2.0)
         ones = stats.binomtest(int((mine == 1).sum()), len(mine), high / (low + high))
         found.append((ones if kind is RandomizedValue else stats.kstest(mine, noise.cdf)).pvalue)
-    assert (min(found) > 1e-6) == remembers_to_forget
+    assert min(found) > 1e-6
 
 
 def test_laplace_values_are_rounded_to_the_grid_at_random_and_without_bias(monkeypatch):
@@ -116,16 +97,6 @@ def test_laplace_values_are_rounded_to_the_grid_at_random_and_without_bias(monke
     assert stats.binomtest(up, 10_000, 0.15).pvalue > 1e-6
     on_grid = np.array([-1.0, -0.2, 0.0, 1.0])
     np.testing.assert_array_equal(m.add_noise(on_grid, system_entropy), on_grid)
-
-
-@pytest.mark.parametrize("v", [-1.0, -0.4, 1.0])
-def test_laplace_moments_are_those_of_scipy(v):
-    m, report, square = LaplaceValue(2, 1.0, 1.5), stats.laplace(v, 2 / 1.5), np.array(v**2)
-    found = m.gain * v, m.noisy_square(square), m.noisy_cube(np.array(v), square)
-    assert found == pytest.approx([report.moment(power) for power in (1, 2, 3)])
-    spread = report.moment(4) - report.moment(2) ** 2 + 0.25
-    assert spread <= m.square_variance * (1 + 1e-9)
-    assert abs(v) < 1 or spread == pytest.approx(m.square_variance)
 
 
 @KINDS

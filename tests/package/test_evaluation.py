@@ -4,6 +4,7 @@ import pytest
 from builders import make_schema, make_table, some_model
 
 import synthfair as sf
+from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     encode_tests,
@@ -22,6 +23,9 @@ def test_evaluation_overall_is_over_all_rows():
     parts = [found.per_client[name].accuracy.value for name in ("a", "b")]
     assert found.n_test == 180
     assert found.overall["accuracy"].value == pytest.approx(weights @ parts)
+    other = sf.evaluate(some_model(), tables, sf.ServerConfig(resamples=5, seed=1))
+    assert found.covariance.value == other.covariance.value
+    assert (found.covariance.low, found.seed) != (other.covariance.low, other.seed)
 
 
 def test_evaluation_of_names_with_control_characters_is_refused():
@@ -41,6 +45,43 @@ def test_evaluation_counts_labels_by_group():
     for group, counts in enumerate(found.rows["all"].values()):
         mine = y[s == group]
         assert counts == (np.sum(mine < 0), np.sum(mine > 0))
+
+
+def rows_of(*groups):
+    """Rows of groups with so many that are not selected and selected; a fifth has the label +1."""
+    score = np.concatenate([np.repeat([-1.0, 1.0], group) for group in groups])
+    s = np.repeat(np.arange(len(groups)), [sum(group) for group in groups])
+    return Scored(np.where(np.arange(len(s)) % 5 == 0, 1.0, -1.0), score, s, len(groups))
+
+
+@pytest.mark.parametrize(("least", "gap"), [(0, 0.75), (40, 0.75), (41, 0.25)])
+def test_evaluation_leaves_out_small_groups_where_asked_and_names_them(least, gap):
+    scored = {
+        "x": rows_of((100, 100), (120, 40), (0, 40)),
+        "y": rows_of((100, 100), (120, 40), (0, 0)),
+    }
+    config, schema = sf.ServerConfig(resamples=1, min_group_rows=least), make_schema(3)
+    found = evaluate_scores(scored, config, schema=schema)
+    assert (abs(found.spd.value), abs(found.client_gaps["spd"]["x"].value)) == (gap, gap)
+    assert found.small_groups == {"town=c": (40, 8, 32)}
+    assert (
+        "town=c (40 rows: 8 with label yes, 32 with no)" in small_group_warnings(found, schema)[0]
+    )
+
+
+def test_evaluation_of_a_client_is_by_the_groupings_asked_for():
+    home = Categorical(categories=("own", "rent"))
+    columns = make_schema().columns | {"home": home}
+    schema = make_schema().model_copy(update={"columns": columns}).with_sensitive(("town", "home"))
+    config = sf.ServerConfig(resamples=1, groups_by=("town", "home"))
+    scored = {
+        n: rows_of(*[(50 + k * i, 90 - k * i) for i in range(4)]) for n, k in (("x", 5), ("y", 9))
+    }
+    both, alone = (
+        evaluate_scores(some, config, schema=schema) for some in (scored, {"x": scored["x"]})
+    )
+    assert both.per_client["x"].spd == alone.spd
+    assert alone.spd.value == pytest.approx(10 / 140)
 
 
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")

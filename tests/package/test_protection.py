@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-from builders import SCHEMA, TABLE
+from builders import SCHEMA
 
 import synthfair as sf
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.federated.engine import run
-from synthfair.federated.fedavg import FedAvg
-from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.users import Cohorts, make_users
 from synthfair.task.limits import AggregatorLimits, Limits
 
 
@@ -38,22 +34,3 @@ def test_constant_classifier_decides_the_more_frequent_label(share):
     y = np.where(np.arange(80) < 80 * share, 1.0, -1.0)
     rows = Scored(y, np.linspace(-1, 1, 80), np.arange(80) % 2, 2)
     assert evaluate_scores({"": rows}, schema=SCHEMA).constant_accuracy == 0.75
-
-
-def test_drift_of_small_steps_does_not_depend_on_their_number():
-    """Each is about the gradient at the start, so that the drift is the gradient's norm."""
-    rows = sf.encode(TABLE, SCHEMA)
-    users = make_users(rows.x, rows.s, rows.y, np.arange(len(rows.y)) % 4)
-    drifts = [
-        run(
-            FedAvg(
-                model=LogisticRegression(rows.x.shape[1]),
-                learning_rate=1e-6,
-                local_steps=steps,
-            ),
-            users, Cohorts(4, 4), rounds=1, seed=0,
-        ).history.drift[0]
-        for steps in (1, 7)
-    ]  # fmt: skip
-    assert drifts[0] == pytest.approx(drifts[1], rel=1e-3)
-    assert drifts[0] > 1e-3

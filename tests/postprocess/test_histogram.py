@@ -1,15 +1,14 @@
 """Histograms, weights that follow from them, and decisions by group: steps and coins."""
 
 import hashlib
-from contextlib import nullcontext
 from fractions import Fraction
+from operator import attrgetter
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from builders import CERTAIN, KEY, MIXED
 from hypothesis import given
-from scipy.stats import kstest
 
 from synthfair.errors import InputError
 from synthfair.files import write_json
@@ -47,12 +46,12 @@ def test_probabilities_are_those_of_the_last_step_at_or_below_the_bin():
 @pytest.mark.parametrize(("changes", "key"), [
     ({"steps": (((5, 0.5), (5, 0.7)), ())}, "must rise"),
     ({"steps": (((5, 0.5), (6, 0.4)), ())}, "must rise"),
-    ({"steps": (((10, 0.5),), ())}, "below 10"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
+    ({"steps": (((5, 0.5), (10, 0.7)), ())}, "below 10"),
+    ({"steps": (((0, 1.0),), ((0, 0.5),)), "key": None}, "key must be"), ({"steps": (((-1, 0.5),), ())}, "steps.0.0.0"),
     ({"steps": (((0, 1.5),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.0),), ())}, "steps.0.0.1"),
     ({"steps": (((0, float("nan")),), ())}, "steps.0.0.1"), ({"steps": (((0, 0.5),),)}, "steps"),
     ({"key": None}, "key must be"), ({"steps": (((0, 1.0),), ())}, "key must be"),
-    ({"key": "AB" * 32}, "key"), ({"n_bins": 10**6}, "n_bins"), ({"n_bins": True}, "n_bins"),
-    ({"alpha": 1.0}, "alpha"), ({"notion": "fairness"}, "notion"), ({"more": 1}, "more"),
+    ({"n_bins": 10**6}, "n_bins"), ({"alpha": 1.0}, "alpha"),
 ])  # fmt: skip
 def test_decision_that_is_none_is_refused(changes, key):
     with pytest.raises(InputError, match=key):
@@ -64,17 +63,10 @@ def test_coins_are_the_first_53_bits_of_a_hash():
     assert coins(KEY, ["zoë"]).tolist() == [(int(digest[:16], 16) >> 11) / 2**53]
 
 
-def test_coins_are_uniform_and_decide_with_their_probability():
-    """False alarm once in a million for each."""
-    ids, s = [str(i) for i in range(8000)], np.repeat([0, 1], 4000)
-    found = coins(KEY, ids)
-    assert kstest(found, "uniform").pvalue > 1e-6 > kstest(found**1.2, "uniform").pvalue
-    assert abs(np.corrcoef(found, coins("cd" * 32, ids))[0, 1]) < 4.9 / 8000**0.5
-    rule = GroupDecision(**MIXED)
-    low, high = (rule.decide(np.full(8000, logit(p)), s, ids) for p in (0.6, 0.9))
-    for group, chance in enumerate((0.25, 0.5)):
-        assert abs(low[s == group].mean() - chance) < 4.9 * (chance * (1 - chance) / 4000) ** 0.5
-    assert (high >= low).all()  # a higher score never turns a yes into a no
+def test_coins_below_the_probability_select():
+    ids, s = [str(i) for i in range(800)], np.repeat([0, 1], 400)
+    found = GroupDecision(**MIXED).decide(np.full(800, logit(0.6)), s, ids)
+    np.testing.assert_array_equal(found, coins(KEY, ids) < np.array([0.25, 0.5])[s])
 
 
 @given(st.lists(st.integers(1, 99), min_size=12, max_size=12), st.integers(2, 3))
@@ -90,18 +82,26 @@ def test_weights_are_those_of_the_papers_from_the_sums_of_all_bins(numbers, n_gr
     np.testing.assert_allclose(found * counts, independent)
 
 
-@pytest.mark.parametrize(("few", "refused"), [(12, True), (13, False)])
-def test_histogram_counts_must_exceed_three_deviations_of_their_noise(few, refused):
-    """The sum of two bins has the variance 2 * 8: three deviations are 12."""
-    counts = [[[20, 20], [20, 20]], [[20, 20], [few - 3, 3]]]
-    histogram = ScoreHistogram(**FIELDS, counts=counts, variance=8.0)
-    require_rows(histogram, [(0,), (0, 1)])
-    with pytest.raises(InputError, match="'b' and label .1") if refused else nullcontext():
-        make_weights(histogram, "published")
+@pytest.mark.parametrize("label", [0, 1])
+def test_histogram_counts_must_exceed_three_deviations_of_their_noise(label):
+    """The sum of two bins has the variance 2 * 18: three deviations are 18; of four, 25.5."""
+    counts = np.full((3, 2, 2), 20)
+    counts[1, label] = 16, 3
+    origin = {"clients": 3, "surrogates": True, "guarantees": [CLAIM]}
+    own = FIELDS | {"groups": ["a", "c", "b"], "variance": 18.0, "origin": origin}
+    enough = ScoreHistogram(**own, counts=counts.tolist())
+    kept = "schema_hash", "groups", "origin"
+    assert attrgetter(*kept)(make_weights(enough, "published")) == attrgetter(*kept)(enough)
+    counts[1, label, 1] = 2
+    with pytest.raises(InputError, match=rf"'c' and label [{'-+'[label]}]1: counted 18"):
+        make_weights(ScoreHistogram(**own, counts=counts.tolist()), "published")
+    counts[1, 1 - label] = 4, 3
+    with pytest.raises(InputError, match="'c': counted 25"):
+        require_rows(ScoreHistogram(**own, counts=counts.tolist()), [(0, 1)])
 
 
-def protected(claim, variance=0.0):
-    return {"variance": variance, "origin": {"clients": 3, "guarantees": [claim]}}
+def protected(claim, variance=0.0, *others):
+    return {"variance": variance, "origin": {"clients": 3, "guarantees": [claim, *others]}}
 
 
 def bins(*first):
@@ -118,17 +118,15 @@ WEIGHTS = make_weights(ScoreHistogram(**FIELDS | bins(1, 2)), "published").model
 
 
 @pytest.mark.parametrize(("changes", "key"), [
-    ({"groups": ["a", "b", "c"]}, "counts must be"), (bins(1.5, 2), "counts.0.0.0"),
-    (bins(1), "counts must be"), (bins(2**60, 2), "counts.0.0.0"), ({"variance": -1}, "variance"),
-    ({"more": 0}, "more"), ({"model": None}, "scores of a model"), ({"model": "../x"}, "model"),
+    ({"groups": ["a", "b", "c"]}, "counts must be"), (bins(2**60, 2), "counts.0.0.0"),
+    (bins(1), "counts must be"), ({"model": None}, "scores of a model"), ({"variance": -1}, "variance"),
     (protected(CLAIM), "variance"), (protected(CLAIM | {"epsilon": 0.5}, NOISE), "variance"),
+    (protected(CLAIM, NOISE, CLAIM | {"epsilon": 0.5}), "variance"),
     (protected(CLAIM | {"relation": "replace"}, NOISE), "variance"),
     (protected(CLAIM | {"aggregators": None}), "variance"),
     (protected({"epsilon": 1.0}), "guarantees.0.relation"),
     (protected({"guarantee": "rho-zCDP"}), "guarantees.0.epsilon"),
-    (protected(CLAIM | {"epsilon": True}, NOISE), "guarantees.0.epsilon"),
     ({"weights": [[1.0, 2.0]]}, "weights"), ({"weights": [[1, 2], [0.0, 1]]}, "weights.1.0"),
-    ({"weights": [[1, "2"], [1, 1]]}, "weights.0.1"), ({"format": "x"}, "format"),
 ])  # fmt: skip
 def test_file_of_a_histogram_or_of_weights_that_is_hostile_is_refused(tmp_path, changes, key):
     kind, fits = (RowWeights, WEIGHTS) if "weights" in changes else (ScoreHistogram, FITS)

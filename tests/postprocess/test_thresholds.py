@@ -5,10 +5,8 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from score_rows import histogram_of, metrics, scored_rows
 
 from synthfair.errors import InputError
-from synthfair.fairness.metrics import Scored
 from synthfair.postprocess import ScoreHistogram, choose_decision
 from synthfair.postprocess.thresholds import _estimates
 
@@ -85,23 +83,16 @@ def test_mixture_is_as_good_as_any_and_within_the_tolerance(notion, n_groups):
         counts = small_counts(seed, n_groups, notion)
         found = choose_decision(histogram(counts), notion, alpha, randomized=True)
         chance = chances_of(found.decision)
-        assert np.ptp(rates_of(counts, chance, notion), axis=1).max() <= alpha + 1e-7
+        gap = np.ptp(rates_of(counts, chance, notion), axis=1).max()
+        assert gap <= alpha + 1e-7
+        right = right_of(counts, chance).sum()
+        assert (*found.gap, *found.accuracy) == pytest.approx((gap, 0, right / counts.sum(), 0))
         rates = np.stack([rates_of(counts, [t] * n_groups, notion) for t in TABLES], axis=-1)
-        right = np.stack([right_of(counts, [t] * n_groups) for t in TABLES], axis=-1)
+        each = np.stack([right_of(counts, [t] * n_groups) for t in TABLES], axis=-1)
         within = [group * rate.ravel() for rate in rates]
         above = np.vstack([rows[first] - rows[other] for rows in within])
-        best = linprog(-right.ravel(), above, np.full(len(above), alpha), group, np.ones(n_groups))
-        assert right_of(counts, chance).sum() == pytest.approx(-best.fun, abs=1e-5)
-
-
-@each_notion
-def test_mixture_has_the_gap_and_the_accuracy_of_its_decisions_row_by_row(notion):
-    z, s, y = scored_rows(n_groups=3)
-    chosen = choose_decision(histogram_of(z, s, y, 101), notion, 0.0, randomized=True)
-    found = metrics(Scored(y, z, s, 3, chosen.decision.probabilities(z, s)))
-    name = {"statistical_parity": "spd"}.get(notion, f"{notion}_difference")
-    assert abs(found[name]) < 1e-7
-    assert found["accuracy"] == pytest.approx(chosen.accuracy.value)
+        best = linprog(-each.ravel(), above, np.full(len(above), alpha), group, np.ones(n_groups))
+        assert right == pytest.approx(-best.fun, abs=1e-5)
 
 
 @pytest.mark.parametrize(("place", "count", "notion", "said"), [
@@ -123,7 +114,9 @@ def test_mixture_has_coins_that_follow_from_the_counts_alone():
 
     counts, other = small_counts(0), small_counts(0)
     other[0, 0, 0] += 1
-    assert key(counts) == key(counts, 0.05) == key(counts, variance=1e-9) != key(other)
+    assert key(counts) == key(counts, 0.05) == key(counts, variance=1e-9)
+    others = key(other), key(counts, model="2" * 64), key(counts, schema_hash="2" * 64)
+    assert len({key(counts), *others}) == 4
 
 
 @pytest.mark.parametrize(("alpha", "n_bins", "said"), [

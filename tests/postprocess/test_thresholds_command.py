@@ -100,7 +100,8 @@ def test_thresholds_of_surrogates_are_those_of_their_records_by_weight(folder):
     assert decision == choose_decision(found, "equalized_odds", 0.05).decision
     claims = {one and (one.epsilon, one.delta) for one in decision.origin.guarantees}
     assert claims == {(8.0, 0.001), None}
-    assert (decision.origin.clients, decision.origin.surrogates) == (2, True)
+    origin = decision.origin
+    assert (origin.clients, origin.surrogates, origin.unpaired) == (2, True, 0)
     assert thresholds("--force", counts=("histogram.json", "counts.json")) == 2
 
 

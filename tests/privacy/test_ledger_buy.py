@@ -58,17 +58,24 @@ def test_purchase_is_computed_and_booked_once(shop):
     assert shop.booked == 2
 
 
-def test_purchase_is_booked_and_has_its_room_before_it_is_computed(shop):
+def test_purchase_is_booked_and_has_its_room_before_it_is_computed(shop, monkeypatch):
+    """On disk: the line, then the answer, then the word that it is whole."""
+
+    def synced(_):
+        steps.append((shop.path.exists() and b"answer" in shop.path.read_bytes(),
+                      shop.path.exists() and is_complete(shop.path)))  # fmt: skip
+
     def make():
         assert shop.booked == 1
         assert not is_complete(shop.path)
         sizes.append(shop.path.stat().st_size)
-        return bytes(100)
+        return b"answer" + bytes(94)
 
-    sizes = []
+    sizes, steps = [], []
+    monkeypatch.setattr(os, "fsync", synced)
     shop.buy(make)
-    assert is_complete(shop.path)
     assert sizes == [shop.path.stat().st_size]
+    assert steps[-3:] == [(False, False), (True, False), (True, True)]
 
 
 @pytest.mark.parametrize("change", [{"run": "b" * 64}, {"epsilon": 0.5}, {"question": "b" * 64}])

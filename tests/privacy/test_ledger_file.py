@@ -85,22 +85,6 @@ def test_last_line_that_gets_its_end_from_another_is_not_read_twice(ledger):
     assert len(reader.records()) == len(Ledger(ledger.path).records()) == 2
 
 
-def test_saved_answer_is_of_its_question_alone(tmp_path):
-    made = []
-
-    def use(digest):
-        def compute():
-            made.append(digest)
-            return digest.encode()
-
-        return compute_once(tmp_path / "a.bought", digest, compute, max_bytes=64)
-
-    assert use("a" * 64) == use("a" * 64) == b"a" * 64
-    with pytest.raises(InputError, match="a.bought"):
-        use("b" * 64)
-    assert made == ["a" * 64]
-
-
 def change(old, new):
     return lambda lines: [lines[0].replace(old, new, 1), *lines[1:]]
 
@@ -110,10 +94,7 @@ HOSTILE = {
     "repeated": (lambda lines: [*lines, lines[-1]], 4), "first lost": (lambda lines: lines[1:], 1),
     "altered": (change(b"r.parquet", b"q.parquet"), 2),
     "louder": (change(b'"noise":10.0', b'"noise":0.01'), 1),
-    "empty": (lambda lines: [b"{}", *lines[1:]], 1),
     "cut": (lambda lines: [lines[0][:50], *lines[1:]], 1),
-    "twice the key": (change(b"{", b'{"time":"0",'), 1),
-    "not a number": (change(b'"epsilon":1.0', b'"epsilon":NaN'), 1),
 }  # fmt: skip
 
 
@@ -133,9 +114,11 @@ def test_ledger_that_was_altered_is_neither_read_nor_written(ledger, alter, line
 def test_ledger_that_lost_its_end_meanwhile_is_refused(ledger):
     for _ in range(2):
         ledger.book(NOISY)
-    ledger.path.write_bytes(ledger.path.read_bytes().splitlines(keepends=True)[0])
-    with pytest.raises(InputError, match="lost"):
-        ledger.book(NOISY)
+    first, _ = ledger.path.read_bytes().splitlines(keepends=True)
+    for lose in (lambda: ledger.path.write_bytes(first), ledger.path.unlink):
+        lose()
+        with pytest.raises(InputError, match="lost"):
+            ledger.book(NOISY)
 
 
 def test_ledger_of_a_link_is_that_of_its_table(tmp_path, ledger):

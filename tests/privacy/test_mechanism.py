@@ -37,7 +37,9 @@ def longest_change(terms, relation):
 def test_sensitivity_has_the_rounding_in_it(k, relation):
     """On a grid so coarse that it shows; without the rounding the claim would be wrong."""
     bound = mechanism.rounded_norm(1.0, k, COARSE)
-    rows = np.vstack([rows_of_norm(k, 60), 1e9 * rows_of_norm(k, 20), np.full((1, k), np.inf)])
+    rows = np.vstack(
+        [rows_of_norm(k, 60), 1e9 * rows_of_norm(k, 20), np.outer([np.inf, np.nan], np.ones(k))]
+    )
     terms = Terms(bound, COARSE).whole(np.vstack([rows, -rows]))
     change = COARSE * longest_change(terms, relation)
     assert change <= sensitivity(bound, relation)

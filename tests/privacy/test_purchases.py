@@ -5,7 +5,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from builders import SCHEMA, make_table
 
@@ -129,11 +128,3 @@ def test_training_is_bought_by_one_run_at_a_time(tmp_path):
     with claimed(model, force=True), pytest.raises(InputError, match="another run"):
         train(tmp_path)
     assert not (tmp_path / "ledger").exists()
-
-
-def test_training_by_a_column_that_no_file_may_name_buys_nothing(tmp_path):
-    table = make_table(300).assign(**{"a\tb": np.arange(300) // 3})
-    files, users = {"ledger": tmp_path / "ledger"}, {"user_column": "a\tb"}
-    with pytest.raises(InputError, match="^user_column"):
-        train_table(table, SCHEMA, TRAIN, tmp_path / "out", users=users, **files)
-    assert not list(tmp_path.iterdir())

@@ -13,8 +13,21 @@ from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import LabelCounts
 from synthfair.fairness.metrics import Metric, Rates, Scored
 from synthfair.fairness.target import DEFAULT_FAIR_GAP
-from synthfair.metrics_file import Evaluation, Metrics
-from synthfair.report.answer import advice, answer, furthest, one_label, sentence
+from synthfair.metrics_file import (
+    Evaluation,
+    FrontierLine,
+    GroupingMetrics,
+    Metrics,
+    write_frontier,
+)
+from synthfair.report.answer import (
+    advice,
+    answer,
+    compared_rates,
+    furthest,
+    one_label,
+    sentence,
+)
 from synthfair.report.results import overviews, read_results
 
 NAN = float("nan")
@@ -57,17 +70,21 @@ def fair(plain, tmp_path):
     ((None, None, None), "not measured"),
 ])  # fmt: skip
 def test_verdict_is_sure_where_the_whole_interval_is_on_one_side(fair, gap, verdict):
-    assert asked([edited(fair, fair, spd=metric(*gap))], 0.1).verdict == verdict
+    found = asked([edited(fair, fair, spd=metric(*gap))], 0.1)
+    assert found.verdict == verdict
+    assert (" probably " in found.sentence) is verdict.startswith("probably")
     assert f'data-verdict="{verdict}"' in page_of(fair, max_gap=0.1)
 
 
-@pytest.mark.parametrize(("low", "gap", "verdict"), [
-    (0.81, 0.08, "yes"), (0.7, 0.08, "probably"), (0.81, 0.02, "no"),
+@pytest.mark.parametrize(("low", "gap", "verdict", "what"), [
+    (0.81, 0.08, "yes", "use"), (0.7, 0.08, "probably", "rows"), (0.81, 0.02, "no", "gap"),
 ])  # fmt: skip
-def test_verdict_is_the_worse_one_where_a_ratio_and_a_gap_were_asked(fair, low, gap, verdict):
+def test_verdict_is_the_worse_one_where_a_ratio_and_a_gap_were_asked(fair, low, gap, verdict, what):
     asks = {"by": "gap", "amounts": [gap], "min_ratio": 0.8}
     changes = {"selection_ratio": metric(0.9, low, 0.95), "spd": metric(0.06, 0.05, 0.07)}
-    assert asked([edited(fair, fair, asked=asks, **changes)]).verdict == verdict
+    found = asked([edited(fair, fair, asked=asks, **changes)])
+    assert found.verdict == verdict
+    assert (advice(found, "spd", None).what, advice(found, "spd", None)[2:]) == (what, (0, 0, 0.0))
 
 
 def test_sentence_holds_gap_limit_and_accuracies(plain, fair):
@@ -85,7 +102,8 @@ def test_cost_is_the_accuracy_lost_with_its_interval(plain, fair):
 
 def test_cost_is_unknown_without_a_run_that_differs_in_the_penalty_alone(plain, fair, tmp_path):
     other = copied(plain, tmp_path / "other", steps=7)
-    for folders in ([fair], [fair, other]):
+    more = copied(fair, tmp_path / "more", rho_o=60.0)
+    for folders in ([fair], [fair, other], [fair, more]):
         assert np.isnan(asked(folders).cost.value)
 
 
@@ -93,14 +111,19 @@ def test_cost_is_that_of_the_servers_own_model_without_a_penalty(plain, fair):
     part = json.loads((plain / "metrics.json").read_text())
     edited(fair, fair, without_penalty={name: part[name] for name in Metrics.model_fields})
     assert asked([fair]).cost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
+    write_frontier([FrontierLine(3.0, 0.9, 0.1, 0.8, 0.25, 1.0)], fair / "frontier.csv")
     ((_, *rows),) = tables(page_of(fair), "accuracy and gap")
     assert ("no penalty", "0.900 [0.880, 0.920]", "0.200 [0.150, 0.250]") in rows
+    assert ("penalty weight 3", "0.800", "0.250") in rows
 
 
 def test_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):
     wished = copied(fair, tmp_path / "wished", max_gap=0.07)
-    limits = [asked([fair]).limit, asked([wished]).limit, asked([wished], 0.2).limit]
-    assert limits == [DEFAULT_FAIR_GAP, 0.07, 0.2]
+    looser = copied(fair, tmp_path / "looser", max_gap=0.09)
+    for runs, given, limit in (
+        ([fair], None, DEFAULT_FAIR_GAP), ([wished], 0.2, 0.2), ([looser, wished], None, 0.07),
+    ):  # fmt: skip
+        assert asked(runs, given).limit == limit
 
 
 @pytest.mark.parametrize(("rho", "needless"), [(0.0, True), (2.0, False)])
@@ -111,8 +134,8 @@ def test_penalty_not_needed_is_said_where_the_weight_found_is_0(fair, tmp_path, 
 
 def test_seeds_give_means(fair, tmp_path):
     twin = copied(fair, tmp_path / "twin", seed=7)
-    edited(twin, twin, spd=metric(-0.05, -0.12, 0.02))
-    assert asked([fair, twin]).subject.gap_size == pytest.approx((0.04, 0.0, 0.1))
+    edited(twin, twin, spd=metric(0.05, -0.02, 0.12))
+    assert asked([fair, twin]).subject.gap_size == pytest.approx((0.01, 0.0, 0.07))
 
 
 @pytest.mark.parametrize(("limit", "accuracy"), [(0.3, 0.9), (0.22, 0.85), (0.01, 0.85)])
@@ -120,8 +143,9 @@ def test_best_is_the_most_accurate_that_is_surely_within_the_limit(plain, fair, 
     assert asked([plain, fair], limit).subject.accuracy.value == accuracy
 
 
-def test_best_is_no_central_training(plain, fair, tmp_path):
-    central = edited(plain, tmp_path / "central", method="central", spd=metric(0.01, 0.0, 0.02))
+@pytest.mark.parametrize("method", ["central", "local", "constant", "exponentiated_gradient"])
+def test_best_is_no_central_training(plain, fair, tmp_path, method):
+    central = edited(plain, tmp_path / "central", method=method, spd=metric(0.01, 0.0, 0.02))
     assert asked([central, fair], 0.1).subject.runs[0].metrics.method == "single_shot"
 
 
@@ -149,7 +173,8 @@ def run_of(*groups):
     ([(0, 500, 2, 300), (0, 100, 0, 98)], "everybody (selects 998 of 1,000)"),
     ([(300, 50, 100, 300), (60, 0, 20, 0)], "in g1 (selects 0 of 80)"),
     ([(300, 50, 100, 300), (10, 0, 9, 0)], None),  # too few rows to tell
-    ([(300, 50, 100, 300), (80, 0, 0, 0)], None),  # nor is any of them positive
+    ([(300, 50, 100, 300), (80, 0, 2, 0)], None),  # nor are three of them positive
+    ([(0, 1, 0, 900), (0, 0, 0, 99)], None),  # as are the labels
 ])  # fmt: skip
 def test_one_label_for_everybody_is_seen_in_all_or_a_group(groups, said):
     found = one_label(run_of(*groups))
@@ -215,15 +240,6 @@ def measured(scored):
     return evaluate_scores(scored, schema=make_schema()).model_dump(mode="json")
 
 
-@pytest.mark.parametrize(
-    ("rates", "share"), [((0.5, 0.8, 0.2, 0.2), 0.5), ((0.5, 0.5, 0.5, 0.5), NAN),
-                         ((0.3, NAN, 0.3, 0.3), 0.0), ((0.3, 0.3, NAN, 0.7), 1.0),
-                         ((0.6, 0.6, 0.6, 0.48), 0.6), ((0.3, NAN, NAN, NAN), NAN)],
-)  # fmt: skip
-def test_label_share_follows_from_the_rates(rates, share):
-    assert Rates(10, *rates).label_share == pytest.approx(share, nan_ok=True)
-
-
 def test_groups_that_differ_most_are_named_of_many():
     shares = {"a": 0.5, "b": 0.2, "c": 0.9}
     groups = {name: Rates(100, p, p / 2, 1 - p, 0.1) for name, p in shares.items()}
@@ -232,6 +248,15 @@ def test_groups_that_differ_most_are_named_of_many():
     assert furthest("spd", run) == ("b", "c")
     assert furthest("equalized_odds_difference", run) == ("c", "b")  # by false positives
     assert furthest("equal_opportunity_difference", run) == ()  # 0.35 is not what was measured
+    few = {"d": Rates(29, 0.0, 0.0, 0.0, 0.0)}
+    by = {
+        "x": {"a": groups["a"], "c": groups["c"]},
+        "y": {"b": groups["b"], "c": groups["c"]} | few,
+    }
+    by = {name: GroupingMetrics.model_construct(rates=rates) for name, rates in by.items()}
+    both = run.model_copy(update={"groupings": by, "groups_by": ("x", "y")})
+    assert furthest("spd", both) == ("b", "c")
+    assert [*map(list, compared_rates(both))] == [["a", "c"], ["b", "c"]]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +266,8 @@ def test_groups_that_differ_most_are_named_of_many():
         ({"spd": (-0.1, -0.2, 0.02)}, ("gap", "", 0, 0, 0.08)),  # the gap is the limit
         ({"spd": (0.2, 0.05, 0.35)}, ("gap", "", 0, 0, 0.05)),
         ({"spd": (0.2, 0.15, 0.25)}, ("gap", "", 0, 0, 0.05)),
-        ({"accuracy": (0.71, 0.6, 0.8)}, ("refuse", "", 0, 0, 0.0)),
+        ({"accuracy": (0.71, 0.68, 0.713)}, ("refuse", "", 0, 0, 0.0)),
+        ({"accuracy": (0.71, 0.6, 0.8)}, ("rows", "town=b", 0, 0, 0.0)),
         ({"spd": (None, None, None)}, ("rows", "town=b", 0, 0, 0.0)),
     ],
 )  # fmt: skip
@@ -249,7 +275,37 @@ def test_next_step_follows_from_the_verdict(fair, changes, what):
     run = edited(fair, fair, **{name: metric(*values) for name, values in changes.items()})
     assert advice(asked([run], 0.1), "spd", None) == what
     assert f'data-next="{what[0]}"' in page_of(run, max_gap=0.1)
+    if what[4] == 0.05:  # half of what was asked for; else of the gap on the pooled rows
+        lower = asked([edited(run, run, pooled_gap=0.04)], 0.1)
+        assert advice(lower, "spd", None).limit == 0.02
+
+
+@pytest.mark.parametrize(("limits", "verdict", "what"), [
+    ({"min_ratio": 0.8}, "no", ("ratio", 0.87)), ({"min_ratio": 0.4}, "yes", ("use", 0.0)),
+    ({"min_ratio": 0.65}, "probably", ("rows", 0.0)),
+    ({"client_gap": 0.05}, "probably not", ("at each client", 0.0)),
+    ({"client_gap": 0.2}, "yes", ("use", 0.0)),
+])  # fmt: skip
+def test_verdict_is_on_what_was_asked(fair, limits, verdict, what):
+    gaps = {"spd": {"client_0": metric(0.01, -0.01, 0.03), "client_1": metric(-0.08, -0.1, 0.0)}}
+    changes = {"selection_ratio": metric(0.7, 0.6, 0.75), "client_gaps": gaps}
+    asks = {"by": "gap", "amounts": [], **limits}
+    found = asked([edited(fair, fair, asked=asks, **changes)])
+    step = advice(found, "spd", None)
+    assert (found.verdict, (step.what, step.limit)) == (verdict, what)
 
 
 def test_next_step_is_a_smaller_gap_at_a_client_where_one_is_unfair(fair):
-    assert advice(asked([fair], 0.1), "spd", "unfair at 1").what == "at each client"
+    gaps = {"client_0": metric(0.5, 0.4, 0.6), "client_1": metric(0.0, -0.1, 0.1)}
+    run = edited(fair, fair, client_gaps={"spd": gaps})
+    for limit, what in ((0.1, "at each client"), (0.7, "use")):
+        assert f'data-next="{what}"' in page_of(run, max_gap=limit)
+
+
+def test_next_step_asks_for_rows_of_the_smallest_group_or_less_than_was_asked(fair, tmp_path):
+    run = edited(fair, fair, spd=metric(None, None, None), min_group_rows=100)
+    sizes = {name: of.n for name, of in read_results([run])[0].metrics.by_group.items()}
+    name = min(sizes, key=sizes.get)
+    assert advice(asked([run]), "spd", None)[:3] == ("rows", name, 100 - sizes[name])
+    wished = edited(copied(fair, tmp_path / "w", max_gap=0.04), fair, spd=metric(0.2, 0.15, 0.25))
+    assert advice(asked([wished], 0.1), "spd", None).gap == 0.02

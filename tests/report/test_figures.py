@@ -1,55 +1,38 @@
-"""Figures show their numbers; names are escaped, bytes are stable."""
+"""Figures show their numbers; bytes are stable."""
 
-import re
-from xml.etree import ElementTree
-
-import pytest
+import numpy as np
 
 from synthfair.fairness.metrics import Metric
-from synthfair.report.figures import Series, draw, svg_text
+from synthfair.metrics_file import Evaluation, Metrics
+from synthfair.report.figures import Series, draw, draw_columns, plot_tradeoff, svg_text
 
 NAN = float("nan")
 
 
-def drawn(*points, **looks):
-    """The SVG of points (x, y) of one series."""
-    series = Series("one", [x for x, _ in points], [y for _, y in points], **looks)
-    return ElementTree.fromstring(svg_text(draw([series], xlim=(0, 1), ylim=(0, 1))))
+def test_figure_has_marks_and_intervals_and_leaves_out_what_is_undefined():
+    x = Metric(0.5, 0.2, 0.6), Metric(NAN, NAN, NAN)
+    figure = draw([Series("one", x, [Metric(0.4, 0.3, 1.0), 0.1])])
+    across, down = (lines.get_segments()[0] for lines in figure.axes[0].collections)
+    np.testing.assert_allclose(across, [(0.2, 0.4), (0.6, 0.4)])
+    np.testing.assert_allclose(down, [(0.5, 0.3), (0.5, 1.0)])
+    assert figure.axes[0].lines[0].get_xydata()[0].tolist() == [0.5, 0.4]
+    assert "nan" not in svg_text(figure).lower()
 
 
-def marks(root):
-    """Places of the marks, without the legend's."""
-    uses = root.findall(".//{*}g[@id='axes_1']//{*}g[@clip-path]/{*}use")
-    return [(float(use.get("x")), float(use.get("y"))) for use in uses]
+def test_figure_of_columns_has_rows_as_bars_and_records_as_points():
+    (axes,) = draw_columns({"age": np.array([[0.7, 0.3], [0.6, 0.4]])}).axes
+    assert [bar.get_height() for bar in axes.patches] == [0.7, 0.3]
+    assert axes.lines[0].get_ydata().tolist() == [0.6, 0.4]
 
 
-def ticks(root, axis):
-    """Places of the numbers along an axis, by their texts."""
-    found = {}
-    for line in root.findall(f".//{{*}}g[@id='matplotlib.axis_{axis}']/{{*}}g"):
-        use, text = line.find(".//{*}use"), line.find(".//{*}text")
-        if use is not None and text is not None:
-            found[text.text] = float(use.get("x" if axis == 1 else "y"))
-    return found
-
-
-def test_figure_has_its_marks_and_intervals_where_the_ticks_say():
-    root = drawn((0.2, 0.6))
-    assert marks(root) == [pytest.approx((ticks(root, 1)["0.2"], ticks(root, 2)["0.6"]))]
-    root = drawn((Metric(0.5, 0.2, 0.6), Metric(0.5, 0.4, 1.0)))
-    across, down = ticks(root, 1), ticks(root, 2)
-    lines = [root.find(f".//{{*}}g[@id='LineCollection_{i}']/{{*}}path") for i in (1, 2)]
-    ends = [[float(number) for number in re.findall(r"[\d.]+", line.get("d"))] for line in lines]
-    assert ends[0][::2] == pytest.approx([across["0.2"], across["0.6"]], abs=1e-3)
-    assert ends[1][1::2] == pytest.approx([down["0.4"], down["1.0"]], abs=1e-3)
-
-
-@pytest.mark.parametrize("line", [True, False])
-def test_figure_leaves_out_what_is_undefined(line):
-    nowhere = Metric(1.0, NAN, NAN)
-    root = drawn((NAN, 1.0), (1.0, NAN), (0.5, nowhere), (Metric(NAN, NAN, NAN), 0.1), line=line)
-    assert len(marks(root)) == 1
-    assert "nan" not in ElementTree.tostring(root, encoding="unicode").lower()
+def test_tradeoff_has_the_size_of_the_gap_of_its_notion_and_the_limit():
+    metrics = dict.fromkeys(Metrics.model_fields, Metric(0.7, 0.5, 0.8))
+    metrics["equal_opportunity_difference"] = Metric(-0.2, -0.3, -0.1)
+    run = Evaluation.model_construct(constant_classifier={"accuracy": 0.6}, **metrics)
+    axes = plot_tradeoff({"one": run}, "equal_opportunity", max_gap=0.05).axes[0]
+    points = [tuple(map(list, line.get_data())) for line in axes.lines if line.get_marker() in "os"]
+    assert points == [([0.2], [0.7]), ([0.0], [0.6])]
+    assert [0.05, 0.05] in [list(line.get_xdata()) for line in axes.lines]
 
 
 def test_figure_of_the_same_numbers_has_the_same_bytes():

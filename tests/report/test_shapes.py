@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from builders import make_table
-from exported import additive, linear, network
+from exported import additive, linear
 
 import synthfair as sf
 
@@ -39,8 +39,3 @@ def test_shapes_stand_before_the_rows_of_each_value(column):
     heights = [[patch.get_height() for patch in axes.patches] for axes in figure.axes]
     categories = MODEL.schema_.columns[column].categories
     assert [float((TABLE[column] == value).sum()) for value in categories] in heights
-
-
-def test_network_has_no_shapes():
-    with pytest.raises(sf.InputError, match="hidden layers"):
-        sf.shapes(network())

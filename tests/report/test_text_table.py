@@ -1,73 +1,124 @@
-"""Tables of real records hold their numbers, whole at any width; nothing in them is markup."""
+"""Tables of real records hold their numbers and words; nothing in them is markup."""
 
+from types import SimpleNamespace as Fields
+
+import numpy as np
 import pytest
-from builders import SCHEMA, TABLE, some_model, some_release
-from federation_runs import COURSE
+from builders import SCHEMA, TABLE, some_model
 from printed import plain_text
-from report_runs import write_runs
-from score_rows import histogram_of, scored_rows
 
 import synthfair as sf
-from synthfair.compare import Outcome
+from synthfair.client.quality import Fit, Quality
 from synthfair.data.encode import Clipping, encode
 from synthfair.measure.gaps_file import GapsFile
-from synthfair.metrics_file import Influence, Influences, read_metrics
-from synthfair.postprocess import choose_decision
+from synthfair.metrics_file import Influence, Influences
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import Ledger, Purchase
-from synthfair.release.format import inspect_release
-from synthfair.report import release_tables, result_tables
-from synthfair.report.results import overviews, read_results
-from synthfair.report.text_table import Table, as_text
-from synthfair.task.federation_file import FederationFile
-
-LONG = "the community hospital of the northern_islands_and_their_lighthouses"
-GAP = {"first": LONG, "second": "b", "value": -0.0123, "low": -0.5, "high": 0.4}
-GROUP = {"name": LONG, "share": 0.12, "error": 0.01, "mean": 0.5, "low": 0.4321, "high": 0.6}
-GAPS = {"epsilon": 1.0, "confidence": 0.95, "gaps": [GAP], "reports": 123_456, "groups": [GROUP]}
+from synthfair.report import privacy_words, release_tables, result_tables
+from synthfair.report.text_table import Table
 
 
-def booked(folder):
-    ledger = Ledger.for_table(folder / "rows.csv")
-    ledger.set_limit(2.5, 1e-6)
-    guarantee = Guarantee(epsilon=1.25, relation="add_or_remove")
-    for i in range(2):
-        ledger.book(Purchase(output=f"{LONG} {i}", run=f"{i}" * 64, guarantee=guarantee))
-    return ledger
+def test_table_of_what_is_clipped_says_on_which_side():
+    table, seen = TABLE.assign(income=TABLE["income"] * 2 - 20), Clipping()
+    encode(table, SCHEMA, clipping=seen)
+    below, above = (table["income"] < 0).mean(), (table["income"] > 100).mean()
+    (row,) = release_tables.clipping_table(seen).cells
+    assert row == ["'income'", "0 to 100", f"{below:.1%}", f"{above:.1%}"]
+    private = sf.DistillConfig(epsilon=1.0, delta=1e-6)
+    for config, rows, few in ((private, 49, True), (private, 50, False)):
+        seen.rows = rows
+        found = release_tables.real_rows_warnings(seen, config)
+        assert any("noise" in line for line in found) is few
 
 
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    """Tables, and numbers of their records as they must read."""
-    folder, clipping = tmp_path_factory.mktemp("shown"), Clipping()
-    runs = write_runs(folder)
-    (overview,) = overviews(read_results(runs))
-    metrics = read_metrics(runs[0] / "metrics.json")
-    accuracy, spd = as_text(metrics.accuracy), as_text(metrics.spd, "z.2f")
-    encode(TABLE.assign(income=TABLE["income"] * 2), SCHEMA, clipping=clipping)
-    bare = sf.evaluate(some_model(), TABLE.drop(columns="paid"))
-    rate, above = bare.by_group["town=a"].selection_rate, (TABLE["income"] > 50).mean()
-    histogram = histogram_of(*scored_rows())
-    choice = choose_decision(histogram, "statistical_parity", 0.0125)
-    influences = Influences({LONG: Influence(1.234, 0.25, 0.0456, outlier=True, alone=True)}, 3.0)
-    federation, gaps = FederationFile.model_validate(COURSE), GapsFile.model_validate(GAPS)
-    sf.write_release(some_release(), folder / "r.parquet")
-    inspection = inspect_release(folder / "r.parquet")
-    estimates = [f"{share.value:.4f}" for share in (choice.accuracy, choice.gap)]
-    return [
-        (result_tables.evaluation_tables(metrics), [accuracy, f"{metrics.n_test}"]),
-        (result_tables.evaluation_tables(bare), [as_text(rate)]),
-        (result_tables.outcomes_table([Outcome(LONG, 12.5, metrics, False)]), [spd]),
-        (result_tables.overview_tables(overview), ["5,000", "penalty weight 10"]),
-        (result_tables.influence_table(influences), ["1.234", "0.250", "0.046", "OUTLIER"]),
-        (result_tables.federation_table(federation), ["283,000", "5.500", "suburbs", "releases"]),
-        (result_tables.estimate_tables(gaps), ["0.5000 [0.4321, 0.6000]", "123,456",
-                                               "-0.0123 [-0.5000, 0.4000]"]),
-        (result_tables.decision_tables(choice, histogram), estimates),
-        (release_tables.clipping_table(clipping), [f"{above:.1%}", "0 to 100"]),
-        (release_tables.ledger_table(booked(folder)), ["1.25", "epsilon = 2.5 at"]),
-        (release_tables.inspection_table(inspection), ["2 x 7", "0.25 to 0.25"]),
-    ]  # fmt: skip
+def test_table_of_quality_has_the_columns_that_lie_elsewhere_most_first():
+    columns = {
+        "age": np.array([[1.0, 0.0], [0.9, 0.1]]),
+        "home": np.array([[0.3, 0.7], [0.0, 1.0]]),
+    }
+    fits = Fit(0.5, 0.9, 0.1), Fit(0.4, 0.8, 0.2)
+    rows = release_tables.quality_table(Quality(columns, *fits)).cells
+    assert [("0.900" in of[1], "0.800" in of[1]) for of in rows[:2]] == [(1, 0), (0, 1)]
+    assert [of[1] for of in rows[2:]] == ["home: 30.0%", "age: 10.0%"]
+
+
+def test_table_of_influences_has_the_furthest_first_and_stands_where_one_stands_out():
+    moved = Influence(1.0, 0.25, 0.05, outlier=False), Influence(2.0, 0.5, -0.05, outlier=False)
+    for changes, stands, outlier in (
+        ({}, False, False), ({"outlier": True}, True, True), ({"alone": True}, True, False),
+        ({"weight": 0.05}, True, False),
+    ):  # fmt: skip
+        found = Influences({"a": moved[0], "b": moved[1]._replace(**changes)}, 3.0)
+        rows = result_tables.influence_table(found).cells
+        assert [row[0] for row in rows] == ["b", "a"]
+        assert ("OUTLIER" in rows[0][-1]) is outlier
+        assert isinstance(result_tables.influence_summary(found), Table) is stands
+        warning = result_tables.outlier_warning(found)
+        assert warning.startswith("b: ") if outlier else warning is None
+
+
+def test_table_of_measured_gaps_says_which_group_is_subtracted():
+    gap = {"first": "a", "second": "b", "value": -0.0123, "low": -0.5, "high": 0.4}
+    document = GapsFile(
+        epsilon=1.0, confidence=0.95, reports=90, gaps=[gap], rejected={"missing": 3, "twice": 4}
+    )
+    assert result_tables.gap_table(document).cells == [["b - a", "-0.0123 [-0.5000, 0.4000]"]]
+    groups, _ = result_tables.estimate_tables(document).renderables
+    assert "7 rejected" in groups.caption
+
+
+def test_warnings_of_rejected_reports_and_of_few():
+    tally, collection = Fields(counts=[999.0, 5.0, 2.0]), Fields(compared=[0, 1], groups="abc")
+    sums = Fields(rejected={"no": 0, "twice": 3}, examples={"twice": "1"}, tally=tally, ids=None)
+    lines = result_tables.rejected_warnings(sums, collection)
+    assert [("3, twice" in line, "b (5)" in line) for line in lines] == [(1, 0), (0, 1)]
+    assert "a (" not in lines[1]
+
+
+@pytest.mark.parametrize(("gap", "error", "is_above"), [
+    (0.03, 0.01, False), (0.031, 0.01, True), (0.021, 0.0, True), (0.02, 0.0, False),
+])  # fmt: skip
+def test_warning_of_thresholds_whose_gap_is_above_alpha_and_its_error(gap, error, is_above):
+    choice = Fields(gap=Fields(value=gap, error=error), decision=Fields(alpha=0.02))
+    assert (result_tables.alpha_warning(choice) is not None) is is_above
+
+
+def test_warning_of_a_training_that_did_not_converge():
+    for converged in (True, None, False):
+        model = some_model().model_copy(update={"converged": converged})
+        assert (result_tables.untrained_warning(model) is None) is (converged is not False)
+
+
+def test_guarantee_in_words_says_whose_rows_and_what_is_not_covered():
+    given = {"epsilon": 1.0, "relation": "add_or_remove"}
+    for changes, words in (
+        ({"unit": "row"}, "of one row"), ({"unit": "user"}, "of one user, with all its rows"),
+        ({"unit": "row", "adversary": "sees_uploads"}, "of one row of one client"),
+    ):  # fmt: skip
+        guarantee = Guarantee(**given | changes)
+        assert privacy_words.claim(guarantee).endswith(words)
+    facts = privacy_words.guarantee_facts(Guarantee(**given, condition="teacher"))
+    assert "teacher" in facts["condition"]
+    assert len(facts["not_covered"]) > 3
+    assert privacy_words.claim(None) == "none"
+    training = Fields(
+        guarantee=guarantee, counts=None, cost=Fields(users=3, rounds=2, bytes_sent=9)
+    )
+    for private in (True, False):  # noise of a fixed seed guarantees nothing
+        rows = dict(result_tables.training_table(training, private=private).rows)
+        assert rows["privacy"].startswith("none") is not private
+
+
+@pytest.mark.parametrize(("settings", "private", "hides", "said"), [
+    ({"epsilon": 1.0, "delta": 1e-6}, True, False, "differential privacy with epsilon = 1"),
+    ({"epsilon": 1.0, "delta": 1e-6}, False, False, "fixed seed"),
+    ({}, False, True, "sums by label and by group"), ({}, False, False, "not anonymous"),
+])  # fmt: skip
+def test_release_in_words_discloses_what_no_noise_protects(settings, private, hides, said):
+    guarantee = Guarantee(epsilon=1.0, relation="add_or_remove") if private else None
+    facts = privacy_words.release_facts(sf.SurrogateConfig(**settings), guarantee, hides)
+    text = " ".join(facts["discloses"])
+    assert said in text
+    assert ("fixed seed" in text, "sums by label" in text) == (said == "fixed seed", hides)
 
 
 def test_table_takes_nothing_for_markup_or_control():

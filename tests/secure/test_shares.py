@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from synthfair.errors import InputError
 from synthfair.privacy.noise import seeded
@@ -18,18 +17,9 @@ def test_shares_add_up_exactly_and_their_messages_have_one_length(vector, roles)
     sharing = Sharing(bytes(32), len(vector), roles)
     messages = sharing.split(np.array(vector))
     assert {len(message) for message in messages} == {max(8 * len(vector), 32)}
+    assert len({*messages}) == roles
     shares = [sharing.share(message, role) for role, message in enumerate(messages)]
     assert sum(shares).view(np.int64).tolist() == vector
-
-
-@pytest.mark.parametrize("role", [0, 1])
-def test_share_is_uniform_whatever_the_vector(role):
-    """False alarm: 16 tests at 1e-8 each."""
-    sharing = Sharing(bytes(32), 8000, 2)
-    share = sharing.share(sharing.split(np.full(8000, 3))[role], role)
-    for byte in share.view(np.uint8).reshape(-1, 8).T:
-        assert stats.chisquare(np.bincount(byte, minlength=256)).pvalue > 1e-8
-    assert stats.chisquare(np.bincount(np.full(8000, 3), minlength=256)).pvalue < 1e-8
 
 
 def test_share_says_nothing_of_the_vector():
@@ -38,7 +28,9 @@ def test_share_says_nothing_of_the_vector():
     one, other = (sharing.split(np.full(50, v), seeded(1)) for v in (1, 9))
     assert one[1] == other[1]
     fresh = sharing.share(sharing.split(np.full(50, 1))[0], 0)
-    assert not set(fresh) & set(sharing.share(one[0], 0))
+    shares = np.append(fresh, sharing.share(one[0], 0))
+    assert len({*shares}) == 100  # and no byte of them is constant, or few values
+    assert min(len(np.unique(byte)) for byte in shares.view(np.uint8).reshape(100, 8).T) > 50
 
 
 def test_seed_is_expanded_otherwise_for_another_task_or_role():
@@ -46,13 +38,7 @@ def test_seed_is_expanded_otherwise_for_another_task_or_role():
     assert len({task.share(bytes(48), role).tobytes() for task in tasks for role in (1, 2)}) == 4
 
 
-@pytest.mark.parametrize("message", [b"", bytes(47), bytes(49), bytes(32) + b"\1" * 16])
+@pytest.mark.parametrize("message", [b"", bytes(47), bytes(49), bytes(32) + b"\1" + bytes(15)])
 def test_message_of_another_length_or_padding_is_refused(message):
     with pytest.raises(InputError, match=f"c.to_1: {len(message)} bytes"):
         Sharing(bytes(32), 6, 2).share(message, 1, source="c.to_1")
-
-
-def test_vector_of_another_shape_or_type_is_refused():
-    for vector in (np.zeros(5, np.int64), np.zeros(6), np.zeros(6, np.uint64)):
-        with pytest.raises(ValueError, match="int64"):
-            Sharing(bytes(32), 6, 2).split(vector)

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from secure_task import COUNTS, PLAIN, ROWS, parties
 
 from synthfair.errors import InputError
+from synthfair.privacy.noise import discrete_gaussian, discrete_laplace, seeded
 from synthfair.secure import ClippedVectors, GroupCounts, make_uploads, noisy_sum
 from synthfair.secure.summands import MAX_FALSE_ALARM
 
 SHORT = ClippedVectors(length=4, clip=10.0, step=1.0, rho=1.0)  # norm at most 11 = 10 + sqrt(4) / 2
+BINNED = GroupCounts(**PLAIN | {"model": "1" * 64, "bins": 2})
 MOST = ROWS.entries[1]
 LEAST = np.iinfo(np.int64).min  # which is its own absolute value
 FINE = ClippedVectors(length=100, clip=1.0, step=1e-3, rho=1.0)
@@ -31,7 +34,7 @@ def test_part_at_its_bounds_passes(what, vector):
 BEYOND = [
     (COUNTS, [-1, 0, 0, 0], "from -1 to 0; must be from 0 to 1000"),
     (COUNTS, [LEAST, 0, 0, 0], "from 0"), (COUNTS, [0, 0, 0, 1001], "from 0 to 1000"),
-    (COUNTS, [500, 500, 1, 0], "1001 rows; must be at most 1000"),
+    (BINNED, [500, 1, 0, 500] + [0] * 4, "1001 rows; must be at most 1000"),
     (SHORT, [11, 1, 0, 0], "121"), (SHORT, [-6, 6, -6, 6], "121"), (SHORT, [LEAST, 0, 0, 0], "121"),
     (ROWS, [0, 0, 0, -MOST - 1], f"{-MOST - 1} to 0; must be from {-MOST} to {MOST}"),
     (ROWS, [0, 0, 0, MOST + 1], f"{-MOST} to {MOST}"),
@@ -79,7 +82,10 @@ def test_noise_has_the_variance_of_the_sensitivity():
     assert FINE.model_copy(update={"relation": "replace"}).variance == 4 * FINE.variance
     assert not FINE.model_copy(update={"rho": None}).noise().any()
     assert GroupCounts(**PLAIN | {"epsilon": 0.1}).scale == 10  # the decimal, not its float
-    assert GroupCounts(**PLAIN | {"unit": "user", "rows_per_user": 4}).scale == 4
+    users = GroupCounts(**PLAIN | {"unit": "user", "rows_per_user": 4})
+    drawn = (what.noise(seeded(0)).tolist() for what in (users, FINE))
+    assert next(drawn) == discrete_laplace(Fraction(4), 4, seeded(0)).tolist()
+    assert next(drawn) == discrete_gaussian(FINE.variance, 100, seeded(0)).tolist()
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
@@ -91,3 +97,9 @@ def test_noise_bound_of_counts_holds_and_is_not_idle(epsilon):
     tail = 2 * np.cumsum(np.convolve(one, one)[::-1])[::-1]  # P(|sum| >= k) from k = 1
     bound, middle = what.noise_bound(2), 6000
     assert tail[middle + bound + 1] <= MAX_FALSE_ALARM / what.length < tail[middle + bound // 2]
+
+
+def test_noise_bound_of_vectors_holds_and_is_not_idle():
+    bound, spread = FINE.noise_bound(3), stats.norm(scale=(3 * FINE.variance) ** 0.5)
+    assert spread.sf(bound) * 200 <= MAX_FALSE_ALARM < spread.sf(0.9 * bound) * 200
+    assert FINE.entries == (-1005, 1005)

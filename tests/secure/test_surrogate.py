@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table, part
+from builders import SCHEMA, make_table, part, with_column
 
 import synthfair as sf
 from synthfair import secure
@@ -13,10 +13,8 @@ from synthfair.data.encode import Encoded, encode_records
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import discrete_delta_of
 from synthfair.privacy.noise import seeded
-from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH
 from synthfair.secure.surrogate import next_tasks
 from synthfair.surrogate.sums import anchor_rates
-from synthfair.task.messages import MAX_QUESTION_BYTES
 
 CONFIG = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, k_min=20)
 REPLACE = CONFIG.replace(relation="replace")
@@ -101,10 +99,8 @@ def test_noise_of_one_aggregator_gives_the_epsilon_for_all_sums(of_relation):
 
 @pytest.mark.parametrize("which", [0, 1], ids=NAMES[:2])
 def test_sum_is_clipped_as_a_refusal_would_tell_of_the_rows(exchange, which, monkeypatch):
-    rows, what = (
-        in_memory(part(ROWS, slice(99))),
-        secure.next_sums([], CONFIG, SCHEMA, clients=100_000)[which],
-    )
+    rows = in_memory(part(ROWS, slice(99)))
+    what = secure.next_sums([], CONFIG, SCHEMA, clients=100_000)[which]
     assert what.entries[1] == 2**61 // 100_000
     whole = secure.client_sums(exchange[0][which])(rows)
     bound = int(abs(whole).max()) // 2
@@ -192,7 +188,7 @@ WRONG = [
     (changed(0, total=(1, 2)), CONFIG, "histograms has 2 entries"),
     (changed(3, tree="0" * 64), CONFIG, "pairs has .* of the tree 000"),
     (changed(0, aggregators=3), CONFIG, "number of aggregators"),
-    (changed(1, clients=("0" * 64,)), CONFIG, "same clients"),
+    (changed(1, clients=("0" * 64, "1" * 64, "2" * 64)), CONFIG, "same clients"),
     *((list, CONFIG.replace(**c), "settings") for c in ({"epsilon": 4.0}, {"seed": 1})),
 ]
 
@@ -201,6 +197,8 @@ WRONG = [
 def test_totals_that_do_not_fit_are_refused(exchange, change, config, said):
     with pytest.raises(InputError, match=said):
         secure.surrogate_from_sums(change(exchange[1]), config, SCHEMA)
+    with pytest.raises(InputError, match="this schema"):
+        secure.surrogate_from_sums(exchange[1], CONFIG, with_column(SCHEMA, "income", upper=99.0))
     first, *others = exchange[1]
     false = first.model_copy(update={"total": (-(2**62), *first.total[1:])})
     with pytest.raises(InputError, match="histograms counts"):  # fewer than no rows
@@ -220,9 +218,3 @@ def test_next_tasks_are_for_all_clients_of_the_first_sums(exchange):
     assert task.what.clients == 3
     with pytest.raises(InputError, match="aggregators"):  # of another number
         next_tasks(opened[:2], CONFIG, SCHEMA, KEYS, names, least=2)
-
-
-def test_largest_task_can_be_read():
-    """An entry takes 21 bytes, a client 67: nobody pays for a first sum whose last is refused."""
-    largest = 4 * 21 * MAX_LENGTH + 5 * 67 * MAX_CLIENTS + 100_000
-    assert largest < secure.SumTask.max_file_bytes <= MAX_QUESTION_BYTES

@@ -8,13 +8,14 @@ from secure_task import COUNTS, PLAIN, ROWS, parties
 
 from synthfair import secure
 from synthfair.errors import InputError
-from synthfair.secure.task import make_aggregator_keys, require_records
+from synthfair.secure.task import OWNER, make_aggregator_keys, require_records
 
 VECTORS = secure.ClippedVectors(length=3, clip=1.0, step=0.1, rho=0.25)
 COUNTED, VECTOR = PLAIN | {"kind": "counts"}, VECTORS.model_dump()
 SUMMED = ROWS.model_dump(mode="json")
 GROUP = parties()
 TASK = GROUP.task
+FIRST, SECOND = (keys.model_dump() for keys in TASK.aggregators)
 
 
 def test_task_is_read_as_written_and_its_id_is_of_all_of_it(tmp_path):
@@ -28,9 +29,9 @@ def test_task_is_read_as_written_and_its_id_is_of_all_of_it(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "key"), [
-    ({"least_clients": 4}, "least_clients: only 3"), ({"aggregators": []}, "aggregators"),
-    ({"clients": ["0" * 64] * 2}, "clients: a key comes twice"), ({"more": 1}, "more"),
-    ({"aggregators": [TASK.aggregators[0].model_dump()] * 2}, "aggregators: each"),
+    ({"least_clients": 4}, "least_clients: only 3"), ({"clients": ["0" * 64] * 2}, "clients: a key"),
+    ({"aggregators": [FIRST, SECOND | {"signature": FIRST["signature"]}]}, "aggregators: each"),
+    ({"what": SUMMED | {"clients": 1}}, "clients: so many"),
     ({"what": COUNTED | {"bins": 2}}, "one bin"), ({"what": VECTOR | {"step": 1e-20}}, "step"),
     ({"what": COUNTED | {"epsilon": 0}}, "epsilon"), ({"what": VECTOR | {"rho": 1e-320}}, "step"),
     ({"what": COUNTED | {"rows_per_user": 2}}, "rows_per_user"),
@@ -78,14 +79,17 @@ def test_keys_are_read_as_written_and_go_with_one_folder_of_answers(tmp_path):
     public_path, public = make_aggregator_keys(path)
     old = secure.read_aggregator_secret(path)
     assert old.public == public == secure.read_aggregator_keys(public_path)
-    assert path.stat().st_mode & 0o077 == 0
+    assert not (path.stat().st_mode | (records / OWNER).stat().st_mode) & 0o077
     assert old.records not in public_path.read_text()  # else whoever copied a key could make one
     require_records(records, old)
-    with pytest.raises(InputError, match="exists"):
-        make_aggregator_keys(path)
+    for left in (path, public_path, records / OWNER):
+        with pytest.raises(InputError, match=f"{left}: exists"):
+            make_aggregator_keys(path)
+        left.unlink()
     with pytest.raises(InputError, match="a.pem"):
         make_aggregator_keys(tmp_path / "a.pem")
-    make_aggregator_keys(path, force=True)
+    for _ in range(2):
+        make_aggregator_keys(path, force=True)
     require_records(records, secure.read_aggregator_secret(path))
     with pytest.raises(InputError, match=f"{records}: "):
         require_records(records, old)

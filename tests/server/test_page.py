@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from builders import SCHEMA, flipped, make_table, some_pool
+from builders import SCHEMA, TABLE, flipped, make_table, some_pool
 
 import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.server import serve
-from synthfair.server.pooling import make_pool
+from synthfair.server import measure_influence, page, serve
+from synthfair.server.pooling import make_pool, train_pool
 
 QUICK = {"resamples": 5, "max_influence": 5.0, "max_spd_influence": 2.0}
 
@@ -35,6 +35,8 @@ def served(surrogates, tmp_path_factory):
     """With all that can be asked for, of three surrogates of which one has reversed labels."""
     folder, few = tmp_path_factory.mktemp("server"), dict([*surrogates.items()][:3])
     few["c0"] = replace(few["c0"], y=-few["c0"].y)
+    header = few["c1"].header.model_copy(update={"hides_pairs": True})
+    few["c1"] = replace(few["c1"], header=header)
     config = sf.ServerConfig(max_client_gap=0.2, **QUICK)
     named = {"records": folder / "records.parquet", "trusted": folder / "trusted.csv"}
     paths = inputs(folder, few)
@@ -47,6 +49,8 @@ def test_metrics_say_what_was_asked_and_who_sent_what(served):
     _, result, found, _ = served
     assert found["signed_by"] == {name: name for name in ("c0", "c1", "c2")}
     assert (found["asked"]["client_gap"], found["max_influence"]) == (0.2, 5.0)
+    assert (found["resamples"], found["hides_pairs"], found["left_out"]) == (5, ["c1"], [])
+    assert (found["rho"], found["warnings"]) == (result.point.price.rho, [*result.warnings])
     listed = {name: moved._asdict() for name, moved in result.influences.releases.items()}
     assert found["influence"]["releases"] == listed
 
@@ -63,24 +67,52 @@ def test_metrics_are_those_of_the_written_model(served):
 
 def test_weights_of_trust_are_in_metrics_and_records(served):
     folder, result, found, pooled = served
+    expected = measure_influence(pooled, result.model, {}, price=result.point.price).releases
     for name, moved in found["influence"]["releases"].items():
         assert moved["weight"] == float(f"{pooled.trust[name]:.2g}")
+        assert moved["scores"] == pytest.approx(expected[name].scores)
     assert found["influence"]["releases"]["c0"]["weight"] < 0.1
     assert any(said.startswith("c0 (") for said in result.warnings)
     records = pq.read_table(folder / "records.parquet").to_pandas()
     np.testing.assert_allclose(records.weight, pooled.weight, rtol=1e-9)
 
 
+def test_model_without_a_penalty_is_so_whatever_was_asked(surrogates):
+    few = dict([*surrogates.items()][:2])
+    free = sf.pool_and_train(few, SCHEMA, sf.ServerConfig(rho=0.0, group_input=True))
+    for asked in ({"min_ratio": 0.95}, {"max_client_gap": 0.05}, {"rho": 50.0}):
+        pooled = make_pool(few, SCHEMA, sf.ServerConfig(group_input=True, **asked))
+        model, point = train_pool(pooled, SCHEMA)
+        found = page._without_penalty(pooled, model, point, SCHEMA)
+        assert np.linalg.norm(np.subtract(model.theta, free.theta)) > 0.1
+        np.testing.assert_allclose(found.theta, free.theta, atol=1e-4)
+
+
+def test_frontier_has_the_gap_of_its_notion(surrogates):
+    config = sf.ServerConfig(notion="equal_opportunity", group_input=True)
+    pooled = make_pool(dict([*surrogates.items()][:2]), SCHEMA, config)
+    model, _ = train_pool(pooled, SCHEMA)
+    line = page.frontier_lines(pooled, model, {"test": sf.encode(TABLE, SCHEMA)})[0]
+    theta = tuple(pooled.problem().solve(line.rho).theta.tolist())
+    found = sf.evaluate(model.model_copy(update={"theta": theta}), TABLE)
+    assert line.test_gap == pytest.approx(abs(found.equal_opportunity_difference.value))
+
+
 @pytest.fixture
 def paths(tmp_path):
-    return inputs(tmp_path, some_pool(3))
+    releases = some_pool(3)
+    config = releases["c0"].header.config.replace(max_gap=0.07)
+    header = releases["c0"].header.model_copy(update={"config": config})
+    return inputs(tmp_path, releases | {"c0": replace(releases["c0"], header=header)})
 
 
 def test_files_are_the_same_for_the_same_inputs_and_the_model_in_any_order(paths, tmp_path):
     releases, schema, tests = paths
-    config, models = sf.ServerConfig(**QUICK), []
+    config, models = sf.ServerConfig(**QUICK, min_group_rows=9999), []
     for name, each in (("one", releases), ("two", releases), ("three", releases[::-1])):
-        models.append(serve(each, schema, tests, tmp_path / name, config).model)
+        models.append((found := serve(each, schema, tests, tmp_path / name, config)).model)
+    assert found.metrics.asked.max_gap == 0.07
+    assert any("9999 test rows" in line for line in found.warnings)
     for name in ("model.json", "metrics.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     np.testing.assert_allclose(models[2].theta, models[0].theta, rtol=1e-6)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
-from builders import SCHEMA, SCHEMA_OF_3, flipped, make_table, some_pool
+from builders import SCHEMA, SCHEMA_OF_3, flipped, make_table, some_pool, some_release
 
 import synthfair as sf
 from synthfair.distill.losses import mean_loss
@@ -106,14 +106,20 @@ def test_influence_on_spd_is_of_the_groups_that_have_test_rows(present):
     header = releases["c0"].header.model_copy(update={"table_schema": SCHEMA_OF_3})
     releases = {name: replace(r, header=header) for name, r in releases.items()}
     table = make_table(n=300, n_groups=3)
-    _, found = measured(releases, SCHEMA_OF_3, table[table["town"].isin([*present])])
-    assert all(np.isfinite(moved.spd) for moved in found.values())
+    table = table[table["town"].isin([*present])]
+    trained, found = measured(releases, SCHEMA_OF_3, table)
+    pooled, (x, s, _) = make_pool(releases, SCHEMA_OF_3), sf.encode(table, SCHEMA_OF_3)
+    thetas = review._without(pooled, np.array(trained.theta), Price(0.0), sf.LinearModel())
+    for name, theta in zip(releases, thetas, strict=True):
+        decided = [trained.rows(x, s) @ each > 0 for each in (trained.theta, theta)]
+        gaps = [np.ptp([each[s == g].mean() for g in np.unique(s)]) for each in decided]
+        assert found[name].spd == pytest.approx(gaps[0] - gaps[1])
 
 
 def test_influence_on_spd_without_test_rows_is_on_those_of_the_others(surrogates):
     releases = dict([*surrogates.items()][:3])
     releases["c0"] = replace(releases["c0"], s=1 - releases["c0"].s)
-    pooled = make_pool(releases, SCHEMA, sf.ServerConfig(rho=0.0, group_input=True))
+    pooled = make_pool(releases, SCHEMA, sf.ServerConfig(max_gap=0.05, group_input=True))
     trained, point = train_pool(pooled, SCHEMA)
     found = measure_influence(pooled, trained, {}, price=point.price).releases
     thetas = review._without(pooled, point.theta, point.price, sf.LinearModel())
@@ -172,11 +178,21 @@ def test_pair_that_one_trusted_release_has_lets_it_pass(trust, expected):
 def test_influence_above_a_limit_is_refused_by_its_setting(number, value, key):
     moved, limits = [0.0, 0.0], [3.0, 2.0]
     moved[number], limits[number] = value, abs(np.nan_to_num(value, nan=2.0))
-    found = Influences({"c0": Influence(1.0, *moved, outlier=False)}, 1.0)
+    other = Influence(0.9, moved[0], -moved[1] - 5e-10, outlier=False)
+    found = Influences({"c1": other, "c0": Influence(1.0, *moved, outlier=False)}, 1.0)
     if np.isfinite(value):
         review.refuse_influence(found, *limits)
     limits[number] -= 1e-9
     with pytest.raises(sf.InputError, match=f"c0: .*raise {key}$"):
         review.refuse_influence(found, *limits)
-    alone = found.releases["c0"]._replace(alone=True)
-    review.refuse_influence(Influences({"c0": alone}, 1.0), *limits)
+    alone = {name: each._replace(alone=True) for name, each in found.releases.items()}
+    review.refuse_influence(Influences(alone, 1.0), *limits)
+
+
+def test_fairness_asked_for_is_the_strictest_of_the_clients_or_the_servers(surrogates):
+    wishes = {}, {"max_gap": 0.1}, {"max_gap": 0.05, "notion": "equal_opportunity"}
+    fair = {str(wish): some_release(**wish) for wish in wishes}
+    target, notion = review.asked_of(fair, sf.ServerConfig())
+    assert (target.max_gap, notion) == (0.05, "equal_opportunity")
+    config = sf.ServerConfig(rho=3.0, notion="equalized_odds")
+    assert review.asked_of(surrogates, config) == (config.asked, "equalized_odds")

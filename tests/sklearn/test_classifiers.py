@@ -5,17 +5,14 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
 import synthfair as sf
-from synthfair.sklearn import FairLogisticRegression
+from synthfair.sklearn import FairLogisticRegression, classifiers
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -128,13 +125,12 @@ def test_pos_label_says_whose_opportunity_is_equal():
     assert abs(fair.decision_function(X) - bad.decision_function(X)).max() > 1e-3
 
 
-def test_routing_cuts_the_groups_with_the_rows():
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = FairLogisticRegression(rho=1.0).set_fit_request(sensitive_features=True)
-        pipeline = make_pipeline(StandardScaler(), model)
-        search = GridSearchCV(pipeline, {"fairlogisticregression__rho": [0.0, 100.0]}, cv=2)
-        search.fit(X, Y, sensitive_features=S)
-        assert search.best_params_ == {"fairlogisticregression__rho": 0.0}  # the accurate one
+def test_training_that_has_not_converged_is_warned_of(monkeypatch):
+    real = classifiers.train_pool
+    monkeypatch.setattr(classifiers, "train_pool", lambda *asked: (
+        (found := real(*asked))[0].model_copy(update={"converged": False}), found[1]))  # fmt: skip
+    with pytest.warns(ConvergenceWarning):
+        clone(PLAIN).fit(X, Y)
 
 
 class OfTwoGroups(FairLogisticRegression):

@@ -43,7 +43,7 @@ def squared_gap(scores, rows):
 
 @pytest.fixture(scope="module")
 def distilled():
-    distiller = clone(QUICK).set_params(rho=30, steps=400)
+    distiller = clone(QUICK).set_params(rho=30, steps=400, lambda_theta=2e-3)
     return distiller, *distiller.fit_resample(X, Y, **GROUPS)
 
 
@@ -61,7 +61,9 @@ def test_distilled_rows_give_the_model_that_they_were_made_for(distilled):
     assert (decided == made_for.predict(np.insert(encoded, 0, 1.0, axis=1))).mean() > 0.98
     assert gap(decided) < gap(Y) - 0.1
     assert (decided == Y).mean() > 0.7
-    assert distiller.release_.header.own_columns == ("(label)",)
+    header = distiller.release_.header
+    asked = header.config.rho_o, header.config.steps, header.config.lambda_theta, len(made)
+    assert (header.own_columns, asked) == (("(label)",), (30, 400, 2e-3, 24))
 
 
 def test_encoder_makes_the_columns_of_the_rows(distilled):

@@ -21,7 +21,8 @@ def test_counts_have_the_noise_of_their_epsilon():
 
 
 def test_group_that_may_be_noise_leaves_all_open():
-    counts = np.array([[[900, 100], [800, 200]], [[3, -2], [1, 4]]])
+    """Of 11 rows, as 11.5 are within the noise; or of fewer than none."""
+    counts = np.array([[[900, 100], [800, 200]], [[6, 5], [-400, 99]]])
     for gap in gaps_of_counts(counts, ("a", "b"), epsilon=0.5, sites=2, confidence=0.95):
         assert gap.model_dump(mode="json")["value"] is None
         assert (gap.low, gap.high) == (-1, 1)

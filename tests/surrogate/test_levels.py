@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 from builders import invented_rows, schema_with
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from synthfair.data.bases import Steps
-from synthfair.data.encode import Encoded, encode, encode_records, records_table
+from synthfair.data.encode import encode, encode_records, records_table
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.surrogate.levels import Columns
 
@@ -94,11 +91,3 @@ def test_records_have_their_levels_and_are_rows_of_the_schema(columns):
     np.testing.assert_array_equal(columns.levels(rows), levels)
     np.testing.assert_array_equal(rows.x, encode_records(records, SCHEMA))
     np.testing.assert_array_equal([rows.s, rows.y], [s, y])
-
-
-@given(x=arrays(float, (3, len(SCHEMA.encoded_names)), elements=st.floats(width=64)), private=...)
-def test_levels_exist_for_whatever_a_row_holds(x, private: bool):
-    columns = Columns.of(SCHEMA, private=private)
-    with np.errstate(all="ignore"):
-        levels = columns.levels(Encoded(x, np.zeros(3, int), np.ones(3)))
-    assert ((levels >= 0) & (levels < [column.size for column in columns])).all()

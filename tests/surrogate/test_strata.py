@@ -4,14 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import SCHEMA, make_table, schema_with
+from builders import SCHEMA, make_table, part, schema_with
 
 import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import read_sums, surrogate_of, tells
-from synthfair.surrogate.sums import SurrogateSpec, TableSums, moment_terms, squares_and_means
+from synthfair.surrogate.sums import SurrogateSpec, TableSums, moment_terms, smooth_rates
 from synthfair.surrogate.tables import frechet_bounds, make_margins, make_strata
 
 ALL = [0, 1, 2, 3, 4, 5]
@@ -48,7 +48,6 @@ def test_strata_at_the_border_of_k_min(rows, cells, hidden, left_out, block):
 
 def test_strata_join_labels_and_score_as_the_largest_group():
     strata = make_strata(rows := np.array([20, 80, 20, 300, 400, 600]), 50)
-    assert strata.drawn.tolist() == [[True, False] * 3, [False, True] * 3]
     assert strata.group.tolist() == [2, 2]
     assert not len(make_strata(rows, 50, least=4).tilted)
 
@@ -101,15 +100,22 @@ TWIN = Categorical(categories=("u", "v"))
 @pytest.mark.parametrize(("most", "told"), [(24, True), (25, False)])
 @pytest.mark.parametrize("crossed", [False, True], ids=["by a column", "by two"])
 def test_levels_tell_a_hidden_cell_that_may_have_fewer_than_half_of_k_min(most, told, crossed):
-    """At level u ten hidden rows are among ``most`` of their group; at v nobody has their label."""
-    counts = np.array([[10, 0], [most - 10, 100], [200, 0], [200, 300]])
+    """At level u ten hidden rows are among ``most`` of their group; at v nobody has their label.
+
+    Of the other hidden cell nothing is told.
+    """
+    counts = np.array([[10, 0], [most - 10, 100], [45, 0], [200, 300], [200, 0], [100, 100]])
     spec = SurrogateSpec(sf.SurrogateConfig(k_min=50), schema_with(t=TWIN))
     strata, columns = make_strata(counts.sum(axis=1), 50), Columns.of(spec.schema, private=False)
-    assert np.flatnonzero(strata.hidden).tolist() == [0]
-    mixed = np.array([[10, 0], [most + 90, 0], [200, 0], [500, 0]])
+    assert np.flatnonzero(strata.hidden).tolist() == [0, 2]
+    mixed = np.array([[10, 0], [most + 90, 0], [45, 0], [500, 0], [200, 0], [200, 0]])
     one_way, pairs = (mixed, [counts]) if crossed else (counts, [])
     margins = make_margins(one_way.astype(float), strata, columns, step=5.0, sd=1.4)
     assert tells(margins, one_way, pairs, spec) is told
+
+
+ALONE = [0, 2, 3, 4]
+"""Of z_0^2, z_0 z_1, z_1^2, z_0, z_1 those of one number: no other is summed over a group."""
 
 
 @pytest.fixture(scope="module")
@@ -129,20 +135,34 @@ def test_block_has_the_sums_of_labels_and_of_groups(block):
     assert (surrogate.hidden, surrogate.left_out) == (((1, 1.0),), ())
     made, moments = surrogate.rows(SCHEMA), moment_terms(spec.columns, rows.x)
     terms, every = moment_terms(spec.columns, made.x), np.arange(moments.shape[1])
-    alone = squares_and_means(len(spec.columns.numbers))  # no sum links columns over a group
-    for real, drawn, linked in ((rows.y, made.y, every), (rows.s, made.s, alone)):
+    for real, drawn, linked in ((rows.y, made.y, every), (rows.s, made.s, ALONE)):
         for value in np.unique(real):
             mine, weight = drawn == value, surrogate.weight[drawn == value]
             assert weight.sum() == pytest.approx((real == value).sum(), abs=5)
             expected = moments[real == value].sum(axis=0)[linked]
             np.testing.assert_allclose(weight @ terms[mine][:, linked], expected, atol=6)
+    # Rates by label, of rows that are all scored as of the larger group.
+    errors = []
+    for value, summed in zip((-1.0, 1.0), sums.rates, strict=True):
+        real, drawn = (part(of, of.y == value) for of in (rows, made))
+        exact, rates = (
+            smooth_rates(of._replace(s=0 * of.s), sums.thetas, 2) for of in (real, drawn)
+        )
+        np.testing.assert_allclose(summed, exact.sum(axis=0), atol=1e-3)
+        n, weight = 5 * np.rint(len(real.y) / 5), surrogate.weight[made.y == value]
+        errors.append(np.abs(weight @ rates - 5 * np.rint(summed / 5)).max() / n)
+    assert surrogate.rate_error == pytest.approx(max(errors), rel=1e-3)
 
 
-def test_block_does_not_see_how_products_differ_by_group(block):
+def test_block_does_not_see_how_products_differ_by_group_or_exact_numbers(block):
     _, spec, sums = block
-    alone = squares_and_means(len(spec.columns.numbers))
-    moved = np.delete(np.eye(sums.moments.shape[1]), alone, axis=0).sum(axis=0)
+    moved = np.delete(np.eye(sums.moments.shape[1]), ALONE, axis=0).sum(axis=0)
     by_group = np.array([[50.0], [50.0], [-50.0], [-50.0]])  # of each label they are the same
-    other = sums._replace(moments=sums.moments + by_group * moved)
+    strata = sums.margins.strata  # nor how many rows they have, but for rounding
+    unseen = 5 * np.rint(strata.tilted @ strata.rows / 5) - strata.tilted @ strata.rows
+    assert unseen.any()
+    strata = strata._replace(rows=strata.rows + np.ravel([0 * unseen, unseen], order="F"))
+    other = sums._replace(moments=sums.moments + by_group * moved,
+                          margins=sums.margins._replace(strata=strata))  # fmt: skip
     found, expected = surrogate_of(other, spec), surrogate_of(sums, spec)
     np.testing.assert_allclose(found.weight, expected.weight, rtol=1e-9)

@@ -53,7 +53,7 @@ def test_tree_has_the_largest_sum_of_all():
         assert (i in before, j in before) == (True, False)
 
 
-THREE = Categorical(categories=("a", "b", "c"))
+THREE, NUMBER = Categorical(categories=("a", "b", "c")), Numeric(lower=0, upper=1)
 
 
 def margins_of(first, columns, *, step=0.0, sd=0.0):
@@ -96,13 +96,20 @@ def test_draw_has_the_tables_of_a_tree(chain):
     for cell, real in enumerate(by_cell):
         size = min(len(real), 4096)
         drawn = tab.draw(cell, size, margins, tables, columns, rng=np.random.default_rng(1))
-        assert len(drawn) == size
         for i, j in itertools.combinations(range(4), 2):
             pairs = [(3 * of[:, i] + of[:, j]).astype(int) for of in (real, drawn)]
             wanted, found = (np.bincount(pair, minlength=9) / len(pair) for pair in pairs)
             error = (wanted * (1 / len(real) + 1 / size)) ** 0.5
             on_tree = (i, j) in tables  # Sobol points are nearer there
             assert (abs(wanted - found) < (1.5 if on_tree else 4) * error + 1e-3).all()
+
+
+def test_draw_of_a_number_is_even_where_its_rows_are():
+    columns, x = Columns.of(schema_with(c0=NUMBER), private=True), (np.arange(4096) + 0.5) / 4096
+    rows = Encoded(x[:, None], np.zeros(4096, int), np.ones(4096))
+    margins = margins_of(first_of(rows, columns), columns)
+    drawn = tab.draw(0, 4096, margins, {}, columns, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(np.sort(drawn[:, 0]), x, atol=0.004)
 
 
 def test_associations_keep_the_margins(chain):
@@ -132,11 +139,14 @@ def test_associations_that_noise_hides_are_those_of_all_cells(sd, hidden):
     assert odds_ratio(large) == pytest.approx(9.0, rel=0.05)
 
 
-@pytest.mark.parametrize(("private", "step", "sd"), [(False, 5.0, 1.4), (True, 0.0, 1.0)])
-def test_coarse_levels_are_few_in_order_and_have_all_rows(private, step, sd):
+@pytest.mark.parametrize(("private", "step", "sd"), [
+    (False, 5.0, 1.4), (True, 0.0, 1.0), (True, 0.0, 0.0),
+])  # fmt: skip
+def test_coarse_levels_are_few_in_order_and_have_all_rows(private, step, sd, monkeypatch):
     columns = Columns.of(SCHEMA, private=private)
     rows = encode(make_table(5000), SCHEMA)
-    margins = margins_of(first_of(rows, columns), columns, step=step, sd=sd)
+    first = first_of(rows, columns)
+    margins = margins_of(first, columns, step=step, sd=sd)
     few = tab.few_levels(margins, columns)
     assert margins.sizes.max() > tab.TREE_LEVELS + 1
     for j, column in enumerate(columns):
@@ -147,10 +157,17 @@ def test_coarse_levels_are_few_in_order_and_have_all_rows(private, step, sd):
         np.testing.assert_allclose(few.rows[j].sum(axis=1), margins.n)
         if not column.categories:
             assert (np.diff(coarse) >= 0).all()
+            last = [coarse[-1] - coarse[-2], fewer[-1] - fewer[-2]]
+            assert last == [1, 1] or not column.missing  # by itself
             assert counts.sum(axis=0).max() < 0.3 * 5000
         for level in range(coarse.max() + 1):
             assert len({*fewer[coarse == level]}) == 1  # fewer levels are unions of coarse ones
             np.testing.assert_allclose(margins.within[j][:, coarse == level].sum(axis=1), 1.0)
+        if sd == 0:  # without noise they are the histogram
+            histogram = first[:, columns.ends[j] : columns.ends[j + 1]]
+            np.testing.assert_allclose(counts[:, coarse] * margins.within[j], histogram)
+    monkeypatch.setattr(tab, "MAX_TABLE_ENTRIES", 4 * 3 * 3 / 2 * 3**2)  # of four cells, by pair
+    assert margins_of(first, columns, step=step, sd=sd).sizes.max() <= 3
 
 
 KEPT = [(-20.0, 40.0, 9.0, 25.0), (0.0, 4000.0, 0.0, 60.0), (4100.0, 4000.0, 4000.0, 4200.0)]
@@ -191,16 +208,40 @@ def test_peak_of_5_sd_is_kept_where_a_half_has_more_noise(place, level):
     assert tab.halve(counts, 3020.0, 10.0)[level : level + 4].sum() == 0
 
 
-def test_numbers_of_one_row_change_no_record():
-    """Nor do mistakes between whole numbers: what is rounded, or too few, is as if not there."""
-    columns = Columns.of(schema_with(k=Numeric(lower=0, upper=9)), private=False)
+def test_margins_depend_on_rounded_numbers_alone():
+    """A row less in a level, and one more in the next or another cell, where no number shows it."""
+    columns, seen = Columns.of(SCHEMA, private=False), 0
+    first = first_of(encode(make_table(300, seed=1), SCHEMA), columns)
+    expected = margins_of(first, columns, step=5.0, sd=1.4)
 
-    def drawn(*rest):
-        values = np.concatenate([np.repeat([0, 4, 9], [300, 295, 10]), rest])[:, None]
-        rows = Encoded(values / 9, np.zeros(len(values), int), np.ones(len(values)))
-        margins = margins_of(first_of(rows, columns), columns, step=5.0, sd=1.4)
-        return tab.draw(0, 500, margins, {}, columns, rng=np.random.default_rng(0))
+    def rounded(first):
+        parts = np.split(first, columns.ends[1:-1], axis=1)
+        summed = [h @ tab.one_hot(of) for h, of in zip(parts, expected.coarse, strict=True)]
+        numbers = [first, first.sum(axis=0), *summed, *(h.sum(axis=0).cumsum() for h in parts)]
+        return np.rint(np.concatenate([*map(np.ravel, numbers)]) / 5)
 
-    np.testing.assert_array_equal(drawn(4.03, 6), drawn(4, 4))
-    assert not np.array_equal(drawn(6, 6, 6), drawn(4, 4, 4))
-    assert (drawn(6, 6, 6) % 1 == 0).all()
+    for level, (cell, ahead) in itertools.product(range(columns.ends[1] - 1), [(0, 1), (1, 0)]):
+        other = first.copy()
+        other[0, level] -= 1
+        other[cell, level + ahead] += 1
+        if np.array_equal(rounded(other), rounded(first)):
+            found, seen = margins_of(other, columns, step=5.0, sd=1.4), seen + 1
+            for name in ("n", "coarse", "within", "rows"):
+                np.testing.assert_equal(getattr(found, name), getattr(expected, name))
+    assert seen > 20
+
+
+def test_rows_of_a_hidden_cell_are_as_those_of_its_label_and_its_group():
+    """Where noise hides its own: in proportion to both shares of a level, over that of all rows."""
+    first = 1e4 * np.array([[5, 3, 2], [2, 3, 5], [4, 4, 2], [2, 2, 6], [6, 2, 2], [0, 0, 0]])
+    first[5] = 20, 5, 5
+    strata = tab.alone(rows := first.sum(axis=1), rows > 0)._replace(hidden=np.arange(6) == 5)
+    columns = Columns.of(schema_with(c0=THREE), private=True)
+    found = tab.make_margins(first, strata, columns, step=0.0, sd=20.0).rows[0]
+    alike = first[1::2].sum(axis=0) * first[4:].sum(axis=0) / first.sum(axis=0)
+    np.testing.assert_allclose(found[5], 30 * alike / alike.sum(), rtol=1e-3)
+    # Others are moved to those of all rows, as if the noise had half of its variance.
+    base = np.outer(rows, first.sum(axis=0) / rows.sum())
+    off = first - base
+    moved = base + (1 - 3 * 20**2 / 2 / (off**2).sum(axis=1, keepdims=True)) * off
+    np.testing.assert_allclose(found[:5], moved[:5], rtol=1e-7)

@@ -49,11 +49,13 @@ def test_sites_answers_are_read_and_booked(world, channel):
         answers, codes = ask(federation)
     assert answers == {"north": b"north", "south": b"south"}
     assert codes == dict.fromkeys(NAMES, "ok")
-    ask(federation, sites=("south",))  # of the same round
+    assert [*ask(federation, sites=NAMES[::-1])[0]] == [*NAMES]  # of the same round
+    channel.sites["north"].code = "budget"
+    ask(federation, sites=NAMES, least=1)
     federation.write(world.folder / "out", "stopped\n" + "x" * 2000)
     document = json.loads((world.folder / "out" / "federation.json").read_text())
     assert document["sites"]["north"] == {
-        "code": "ok", "rounds": 2, "seconds": 0.2, "site_seconds": 4.0, "carried_bytes": 10,
+        "code": "budget", "rounds": 3, "seconds": 0.4, "site_seconds": 8.0, "carried_bytes": 20,
         "version": "1",
     }  # fmt: skip
     assert (document["rounds"], document["error"]) == (2, "stopped " + "x" * 992)

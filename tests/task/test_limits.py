@@ -6,16 +6,16 @@ from synthfair.errors import InputError
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import BudgetError, Ledger, Purchase
 from synthfair.task import limits
-from synthfair.task.limits import Claim, Limits, RefusedError, SiteSettings
+from synthfair.task.limits import AggregatorLimits, Claim, Limits, RefusedError, SiteSettings
 
 ALLOWED = {
-    "kinds": ("fair", "surrogate", "training"), "most_epsilon": 2.0, "without_epsilon": True,
+    "kinds": ("fair", "surrogate", "training"), "most_epsilon": 0.5, "without_epsilon": True,
     "k_min": 5, "most_rounds": 1, "most_rounds_of_job": 10, "most_width": 8, "least_rows": 120,
 }  # fmt: skip
 EXACT = Claim("fair", None)
-PRIVATE = Claim("surrogate", 2.0, 1e-5, k_min=5)
+PRIVATE = Claim("surrogate", 0.5, 1e-5, k_min=5)
 EXACT_ROUND = Claim("training", None, rounds=10, seen=True, width=8)
-PRIVATE_ROUND = Claim("training", 2.0, 1e-5, rounds=10, least_rows=120)
+PRIVATE_ROUND = Claim("training", 0.5, 1e-5, rounds=10, least_rows=120)
 # Of a method whose noise the server adds: it has an epsilon, and the server sees the report.
 SEEN_ROUND = PRIVATE_ROUND._replace(seen=True)
 BOOKED = {"output": "job-1", "run": "0" * 64, "guarantee": None}
@@ -37,9 +37,9 @@ def code_of(claim, allowed, ledger, output="job-1", question=None):
 
 
 @pytest.mark.parametrize(("claim", "beyond", "code"), [
-    (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 2.0000001}, "epsilon"),
+    (EXACT, {"kind": "gap"}, "kind"), (PRIVATE, {"epsilon": 0.5000001}, "epsilon"),
     (PRIVATE, {"delta": 1.0000001e-5}, "epsilon"), (PRIVATE, {"k_min": 4}, "k_min"),
-    (PRIVATE_ROUND, {"epsilon": 2.0000001}, "epsilon"),
+    (PRIVATE_ROUND, {"epsilon": 0.5000001}, "epsilon"),
     (PRIVATE_ROUND, {"least_rows": 121}, "rows"), (PRIVATE_ROUND, {"rounds": 11}, "rounds"),
     (EXACT_ROUND, {"rounds": 11}, "rounds"), (EXACT_ROUND, {"width": 9}, "settings"),
 ])  # fmt: skip
@@ -65,21 +65,17 @@ def test_limits_by_default_allow_nothing_and_of_exact_answers_one(ledger):
     for claim in (EXACT, PRIVATE, EXACT_ROUND, PRIVATE_ROUND):
         assert code_of(claim, {}, ledger) == "kind"
         assert code_of(claim, {"kinds": ALLOWED["kinds"]}, ledger) == "epsilon"
-    assert Limits() == Limits(most_delta=1e-5, most_releases=1, k_min=50, most_rounds=0)
+    stated = {"most_delta": 1e-5, "most_releases": 1, "k_min": 50, "most_rounds": 0}
+    assert Limits() == Limits(**stated, value_rows=10, least_epsilon_left=0.0, store_models=False)
+    aggregator = {"most_tasks": 0, "most_delta": 1e-5, "without_noise": False, "least_clients": 2}
+    assert AggregatorLimits() == AggregatorLimits(**aggregator)
 
 
-def test_limits_that_are_not_given_allow_no_epsilon_and_no_row_less(ledger):
-    few = PRIVATE_ROUND._replace(epsilon=0.5, least_rows=1)
-    assert code_of(few, ALLOWED | {"most_epsilon": None}, ledger) == "epsilon"
-    assert code_of(few, ALLOWED | {"least_rows": None}, ledger) == "rows"
-    pure = PRIVATE._replace(delta=None)
-    assert code_of(pure, ALLOWED | {"most_delta": 0.0}, ledger) == "ok"
-
-
-@pytest.mark.parametrize(("answers", "allowed"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("answers", "allowed"), [(1, False), (2, True), (3, False)])
 def test_consent_is_for_the_answers_that_had_left(tmp_path, answers, allowed):
     ledger = Ledger(tmp_path / "ledger")
-    ledger.book(Purchase(kind=EXACT.purchase_kind, question="a" * 64, **BOOKED))
+    for number in range(2):  # of one job
+        ledger.book(Purchase(kind="training", round=number, **BOOKED))
     code_of(EXACT, ALLOWED | {"again": answers}, ledger)
     assert ledger.again is allowed
 
@@ -118,7 +114,8 @@ def test_epsilon_that_must_be_left_is_left(ledger):
 @pytest.mark.parametrize(
     "text",
     ["{", '{"data": "x", "shell": 1}', "{}", " " * 2_000_000,
-     '{"data": "a", "key": "b", "schema": "c", "limits": {"most_delta": 1}}'],
+     '{"data": "a", "key": "b", "schema": "c", "limits": {"most_delta": 1}}',
+     '{"data": "a", "key": "b", "schema": "c", "limits": {"value_rows": 9}}'],
 )  # fmt: skip
 def test_settings_hostile_are_refused(tmp_path, text):
     (tmp_path / "synthfair.json").write_text(text)
@@ -133,4 +130,5 @@ def test_settings_paths_start_at_their_file(tmp_path):
     assert (settings.data, settings.key) == (tmp_path.parent / "a.csv", tmp_path / "b")
     assert str(settings.schema_path) == "/c"
     assert settings.ledger_file == Ledger.for_table(settings.data).path
+    assert settings.model_copy(update={"ledger": path}).ledger_file == path
     assert settings.limits == Limits()

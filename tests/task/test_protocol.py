@@ -16,3 +16,5 @@ def test_purchase_is_that_of_the_claim_the_question_and_the_rows():
     }
     assert booked.run in runs
     assert len(runs) == 3
+    kinds = [Claim(kind, None).purchase_kind for kind in ("fair", "gap", "counts")]
+    assert kinds == ["release", "release", "secure_sum"]
