@@ -12,7 +12,7 @@ from builders import SCHEMA, make_table
 
 from synthfair.data import tables
 from synthfair.data.batches import from_files
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Clipping, Encoded, encode
 from synthfair.data.tables import read_chunks, read_raw_table, read_table
 from synthfair.errors import InputError
 
@@ -187,6 +187,15 @@ def test_row_1_is_the_first_after_the_header(tmp_path, bad, match, good, rows):
     for read in (in_parts, lambda path: encode(read_table(path, SCHEMA), SCHEMA)):
         with pytest.raises(InputError, match=match.format(rows + 1)):
             read(path)
+
+
+def test_parts_count_what_is_clipped_and_need_a_label(tmp_path):
+    TABLE.assign(income=101).to_csv(path := tmp_path / "t.csv", index=False)
+    assert [*from_files(path, SCHEMA, clipping=(seen := Clipping())).read()]
+    assert seen.clipped()["income"].above == 1
+    TABLE.assign(paid="").to_csv(path, index=False)
+    with pytest.raises(InputError, match="no rows with a label"):
+        in_parts(path)
 
 
 def test_folder_holds_tables_of_any_kind(tmp_path):

@@ -72,10 +72,6 @@ def test_weight_of_a_falling_gap_is_the_smallest_that_suffices(needed):
     assert needed <= enough <= needed * gap_search.MIN_RATIO * (1 + 1e-9)
 
 
-def test_weight_of_a_gap_that_is_small_anyway_is_the_least():
-    assert min(searched(lambda w: 0.05, 0.1)) <= gap_search.MIN_RHO
-
-
 @given(crossing=st.floats(-2.5, 3).map(lambda exponent: 10**exponent))
 def test_weight_of_a_gap_that_overshoots_is_where_it_is_small(crossing):
     """It falls through zero and settles at 0.02 on the other side, far from the first weights."""

@@ -71,12 +71,6 @@ def test_iterations_that_are_too_few_are_reported_with_the_gradient(solver):
     assert solution.gradient_norm == pytest.approx(float(jnp.linalg.norm(gradient)))
 
 
-@pytest.mark.parametrize("linear", [Cholesky(), ConjugateGradient(1e-3)])
-def test_newton_claims_no_success_where_the_function_is_not_convex(linear):
-    hilly = smooth(lambda theta: jnp.sum(jnp.cos(theta)))
-    assert not Newton(1e-8, 50, linear).minimise(hilly, jnp.array([0.3, 0.2])).converged
-
-
 # Linear solvers
 
 SOLVERS = Cholesky(), ConjugateGradient()

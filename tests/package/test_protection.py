@@ -1,10 +1,14 @@
 """What protects people by itself: defaults, and what happens at their border."""
 
+from inspect import signature
+
 import numpy as np
 import pytest
 from builders import SCHEMA
 
 import synthfair as sf
+from synthfair.cli.answer import answer
+from synthfair.cli.secure import add
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.task.limits import AggregatorLimits, Limits
@@ -22,6 +26,8 @@ def test_defaults_that_protect_are_those_of_the_documentation():
         "most_tasks": 0, "most_epsilon": None, "most_delta": 1e-5, "most_rho": None,
         "without_noise": False, "least_clients": 2,
     }  # fmt: skip
+    most = [signature(command).parameters["most_delta"].default for command in (answer, add)]
+    assert most == [1e-5, 1e-5]
     release, server = sf.DistillConfig(), sf.ServerConfig()
     kept = release.k_min, release.labels, release.start, release.group_input, release.relation
     assert kept == (50, "balanced", "range", False, "add_or_remove")

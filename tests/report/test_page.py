@@ -11,7 +11,7 @@ import pytest
 from browser import headless, needs_browser
 from exported import additive, linear
 from federation_runs import COURSE
-from report_runs import CONFIG, copied, edited, page_of, tables, write_runs
+from report_runs import copied, edited, page_of, tables, write_runs
 from scipy.stats import binomtest
 
 import synthfair as sf
@@ -21,7 +21,6 @@ from synthfair.fairness.metrics import Metric
 from synthfair.files import write_json
 from synthfair.metrics_file import Metrics
 from synthfair.report.page import write_report
-from synthfair.report.privacy_words import disclosures
 
 NAN = float("nan")
 
@@ -127,13 +126,6 @@ def test_page_of_a_model_has_its_coefficients_and_shapes(runs, tmp_path):
     assert rows == [(name, f"{value:z.4f}") for name, value in model.coefficients.items()]
     (drawn,) = (file.read_text() for file in files if file.name == "run-shapes.svg")
     assert all(f">{name}<" in drawn for name in model.schema_.features)
-
-
-def test_page_has_what_releases_disclose(page, runs):
-    for line in disclosures(CONFIG, private=False):
-        assert html.unescape(page.read_text()).count(line) == len(
-            runs[::2]
-        )  # once a run, of alike releases
 
 
 @pytest.mark.usefixtures("text_only")

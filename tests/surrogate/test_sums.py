@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from builders import SCHEMA, make_table, part
 
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode
+from synthfair.privacy.noise import system_entropy
+from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate import sums
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.sums import SUM_GRID, on_grid
-from synthfair.surrogate.tables import few_levels, make_margins, make_strata
+from synthfair.surrogate.tables import few_levels, make_margins, make_strata, split_tables
 
 PAIRS = [(0, 1), (0, 2), (1, 2), (2, 0)]
 ROWS, COLUMNS = encode(make_table(400), SCHEMA), Columns.of(SCHEMA, private=True)
@@ -69,3 +72,13 @@ def test_sum_is_that_of_a_loop_and_adds_up_over_batches(statistic, expected, rou
     cut = np.split(np.random.default_rng(1).permutation(400), [1, 100, 100])
     parts = [statistic.of(part(ROWS, i), on_grid) for i in cut]
     np.testing.assert_array_equal(sum(parts), whole)
+
+
+def test_tree_has_the_tables_of_its_edges_whichever_column_is_first():
+    answers = sums.TableSums(in_memory(ROWS), sums.SurrogateSpec(SurrogateConfig(), SCHEMA))
+    answers._choose = lambda scores: len(scores) - 1
+    edges, found = answers.tree(COLUMNS, MARGINS)
+    assert edges == [(0, 2), (2, 1)]
+    expected = sums.two_way_tables(COLUMNS, MARGINS, edges).of(ROWS, on_grid)
+    np.testing.assert_equal(found, split_tables(expected, MARGINS, edges))
+    assert sums.TableSums.__init__.__defaults__ == (system_entropy,)
