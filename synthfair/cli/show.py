@@ -68,11 +68,12 @@ def warn(*messages: str | None) -> None:
 
 @contextmanager
 def saying(words: str, after: float = 3.0) -> Iterator[None]:
-    """Say on standard error what is done, once that has taken some seconds and no bar says it."""
+    """Say on a terminal what is done, once that has taken some seconds and no bar says it."""
 
     def tell() -> None:
         if not _drawn.is_set():
-            note(words)
+            console = terminal()
+            console.print(_filled(words, console.width), highlight=False, markup=False)
 
     _drawn.clear()
     timer = threading.Timer(after, tell)

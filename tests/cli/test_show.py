@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
@@ -34,6 +35,15 @@ def test_bar_shows_what_is_done_and_is_gone_at_the_end(terminal):
         assert words in shown(terminal.getvalue())
     last = terminal.getvalue().rsplit("\x1b[2K", 1)[-1]  # which clears a line
     assert shown(last) == ""
+
+
+def test_long_command_says_on_a_terminal_what_it_does(terminal):
+    with show.saying("It reads rows.", after=0.0):
+        for _ in range(3000):
+            if said := shown(terminal.getvalue()):
+                break
+            time.sleep(0.01)
+    assert said == "It reads rows."
 
 
 def test_warnings_of_one_kind_are_one_and_sentences_are_wrapped(capsys, monkeypatch):

@@ -66,5 +66,5 @@ def test_cutoff_by_command_is_told_with_its_gap(tmp_path, capsys):
     cutoff, evaluation = at_cutoff(some_model(), {"t": TABLE}, most_selected=0.1)
     told = capsys.readouterr().err
     assert f"cutoff {cutoff:.3g}" in told
-    assert f"{evaluation.spd.value:+.3f}" in told
+    assert f"gap {abs(evaluation.spd.value):.3f}" in told
     assert pd.read_csv(tmp_path / "out.csv")["decision"].eq("yes").sum() <= 40
