@@ -87,6 +87,7 @@ def test_evaluation_of_a_client_is_by_the_groupings_asked_for():
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
 
 
+@pytest.mark.filterwarnings("ignore:.*no label")
 def test_rows_within_a_column_are_compared_by_value():
     tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=600)}
     tables["a"].loc[5, "paid"] = None  # is left out
