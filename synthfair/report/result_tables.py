@@ -254,13 +254,10 @@ def influence_summary(influences: Influences) -> Table | str:
     """Return one line where nothing is wrong with any release; else the table."""
     from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
-    releases = influences.releases
-    if any(i.outlier or i.alone or i.weight < MIN_TRUST for i in releases.values()):
+    moved = influences.releases.values()
+    if any(each.outlier or each.alone or each.weight < MIN_TRUST for each in moved):
         return influence_table(influences)
-    name = max(releases, key=lambda name: releases[name].scores)
-    none = "" if math.isnan(influences.outliers_above) else "No release stands out. "
-    size = f"{releases[name].relative:.2f} of their size"
-    return f"{none}Without {name} the scores would change the most, by {size}."
+    return render("influence.txt.j2", influences=influences)
 
 
 def outlier_warning(influences: Influences) -> str | None:
