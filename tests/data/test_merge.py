@@ -103,7 +103,7 @@ def number(*knots):
     ({"categories": REST, "unlisted": "rest"}, {"categories": ["b", "x"], "unlisted": "x"},
      {"categories": ["a", "b", "rest"], "unlisted": "rest"}),
     ({"categories": [1, 2]}, {"categories": ["b", "a"]}, {"categories": ["1", "2", "a", "b"]}),
-    ({"categories": [-40, 130]}, number(0, 30, 80), number(-100, 30, 200)),
+    ({"categories": [-140, 130]}, number(0, 30, 80), number(-200, 30, 200)),
     ({"bins": [0, 1, 2]}, {"bins": [0, 1, 2], "missing": "category"}, {"missing": "category"}),
     (number(0, 30, 80) | NONE, number(-10, 10, 20, 50) | ALL, number(-10, 30, 80) | ALL),
 ])  # fmt: skip
