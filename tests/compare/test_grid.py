@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 import pytest
-from builders import QUICK, SCHEMA, make_table
+from builders import QUICK, SCHEMA, make_table, with_column
 
 import synthfair as sf
 from synthfair.cli import main
@@ -44,14 +44,18 @@ def test_grid_that_cannot_be_run_is_refused(methods, weights, seeds, named, tmp_
 
 
 def test_point_is_its_method_on_the_split_of_its_seed(tmp_path):
-    compared = ComparedTable(make_table(600), SCHEMA, "s", Split(clients=3))
+    schema = with_column(SCHEMA, "home", missing="refuse").with_sensitive(("town", "home"))
+    table, by = make_table(600).fillna({"home": "own"}), ("town", "home")
     point = make_grid(["central"], [10.0], 2, tmp_path)[1]
-    run_point(point, compared, sf.DistillConfig())
-    clients = compared_methods.federate(sf.partition(compared.table, clients=3, seed=1), SCHEMA)
-    config = sf.DistillConfig(rho_o=10.0, seed=1)
-    expected, _ = compared_methods.run_method("central", clients, config, sf.ServerConfig(seed=1))
+    compared = ComparedTable(table, schema, "s", Split(clients=3))
+    run_point(point, compared, sf.DistillConfig(groups_by=by))
+    clients = compared_methods.federate(sf.partition(table, clients=3, seed=1), schema)
+    config = sf.DistillConfig(rho_o=10.0, seed=1, groups_by=by)
+    report = sf.ServerConfig(seed=1, groups_by=by)
+    expected, _ = compared_methods.run_method("central", clients, config, report)
     written = read(point.folder)
     assert written["accuracy"] == expected.accuracy._asdict()
+    assert (written["groups_by"], written["spd"]) == ([*by], expected.spd._asdict())
     assert written["config"] == dict.fromkeys(clients.names, config.model_dump(mode="json"))
 
 
