@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import synthfair
-from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
+from synthfair.data.encode import (
+    Clipping,
+    Encoded,
+    encode_inputs,
+    encode_own,
+    in_pandas,
+    labelled,
+)
 from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
 from synthfair.errors import CONTROLS, InputError, named
@@ -149,7 +156,7 @@ def encode_tests(
 
 
 def rows_within(
-    encoded: Mapping[str, Encoded], tables: Mapping[str, pd.DataFrame], column: str
+    encoded: Mapping[str, Encoded], tables: Mapping[str, pd.DataFrame], schema: Schema, column: str
 ) -> dict[str, Encoded]:
     """Return the rows of all test tables by the values of a column, such as ``department = 4``.
 
@@ -159,6 +166,7 @@ def rows_within(
     Args:
         encoded: test tables, by name, see :func:`encode_tests`.
         tables: the same rows before they were encoded.
+        schema: of all of them.
         column: of each table.
 
     Raises:
@@ -167,7 +175,7 @@ def rows_within(
     for name, table in tables.items():
         if column not in table.columns:
             raise InputError(f"{name}: no column {column!r}; has {named([*table.columns])}")
-    parts = (table[column].astype("string") for table in tables.values())
+    parts = (labelled(table, schema)[column].astype("string") for table in tables.values())
     values = np.concatenate([part.fillna("missing").to_numpy(str) for part in parts])
     names, value = np.unique(values, return_inverse=True)
     if len(names) > MAX_WITHIN_VALUES:
@@ -206,8 +214,8 @@ def at_cutoff(
     if cutoff is None:
         if not 0 < most_selected <= 1:
             raise InputError(f"most_selected {most_selected:g}: must be above 0, at most 1")
-        scores = np.sort(_pool({name: score_rows(model, of) for name, of in encoded.items()}).score)
-        n_selected = int(most_selected * len(scores))
+        scores = np.sort(pooled_scores(model, encoded).score)
+        n_selected = int(most_selected * len(scores) + 1e-9)  # 0.29 of 100 are 29
         refused = scores[-n_selected - 1] if n_selected < len(scores) else scores[0] - 1
         above = scores[scores > refused]
         middle = (refused + above[0]) / 2 if len(above) else refused + 1  # rounding moves no row
@@ -260,7 +268,7 @@ def evaluate_scores(
     by = [groups.grouping for groups in chosen.values()]
     together = compared(None)[schema.sensitive_name]
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
-    labelled = not np.isnan(positive)
+    has_labels = not np.isnan(positive)
     metrics_of = partial(
         intervals.metrics_with_intervals,
         resamples=config.resamples,
@@ -294,7 +302,7 @@ def evaluate_scores(
         small_groups={
             name: size
             for name, size in sizes_of(everything).items()
-            if (min(size) if labelled else size.n) < enough
+            if (min(size) if has_labels else size.n) < enough
         },
         n_test=len(everything.y),
         schema_hash=schema.hash,
@@ -303,8 +311,8 @@ def evaluate_scores(
         resamples=config.resamples,
         min_group_rows=config.min_group_rows,
         seed=config.seed,
-        rows={name: counts_of(rows) for name, rows in scored.items()} if labelled else None,
-        constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
+        rows={name: counts_of(rows) for name, rows in scored.items()} if has_labels else None,
+        constant_classifier={"accuracy": max(positive, 1 - positive)} if has_labels else None,
         groupings=groupings,
         groups_by=(*chosen,),
     )

@@ -219,33 +219,37 @@ def draft(
 
 
 @schema.command
-def merge(*drafts: Path, output: Path, force: Force = False) -> None:
+def merge(*drafts: Path, output: Path | None = None, force: Force = False) -> None:
     r"""Merge several sites' schemas, or drafts, into one that all their tables fit.
 
     Columns of categories have all sites' categories, and numbers the wider bounds. What differs is
     printed by site, and is in the block "draft" for review. The hash at the end is that of the
-    schema without this block: sites that approve the same schema see the same hash.
+    schema without this block: sites that approve the same schema see the same hash. Of one file,
+    this prints the hash.
 
         python -m synthfair schema merge a.json b.json --output schema.json
+        python -m synthfair schema merge schema.json
 
     Args:
         drafts: Each site's schema or draft, which it may publish.
-        output: JSON to write.
+        output: JSON to write. Default: none is written.
     """
     from synthfair.data.draft import laid_out
-    from synthfair.data.merge import changes, merge_schemas, read_draft
+    from synthfair.data.merge import merge_schemas, read_draft
+    from synthfair.data.schema import document_differences
 
-    require_free(output, inputs=drafts, force=force)
-    documents = {str(path): read_draft(path) for path in drafts}
-    if len(documents) < 2:
-        raise InputError("schema merge: give at least two sites' schemas, each once")
+    require_free(*[output] if output else [], inputs=drafts, force=force)
+    if not (documents := {str(path): read_draft(path) for path in drafts}):
+        raise InputError("schema merge: give one schema or several")
     merged, agreed = merge_schemas(documents)
-    write_text(output, laid_out(merged) + "\n")
     for site, document in documents.items():
-        lines = changes(document, merged)
+        lines = document_differences(document, merged, ("here", "in all"), None)
         say(f"{site}: " + ("as it is" if not lines else f"{len(lines)} changes"))
         for line in lines:
             say(f"  {line}", whole=True)
+    say(f"ignored in all: {', '.join(merged['ignored']) or 'nothing'}", whole=True)
+    if output:
+        write_text(output, laid_out(merged) + "\n")
     kind = "a draft; review its 'draft' block, then delete it" if "draft" in merged else "merged"
-    say(f"{output}: {kind}")
+    say(f"{output or 'in all'}: {kind}")
     say(f"hash of the schema: {agreed.hash}")

@@ -255,7 +255,7 @@ def evaluate(
     # The metrics, on a terminal and in a file.
     encoded = encode_tests(tables, trained.schema_, paths=data)
     if within:
-        encoded = rows_within(encoded, tables, within)
+        encoded = rows_within(encoded, tables, trained.schema_, within)
     evaluation, metric = measure(trained, encoded, config), NOTION_METRICS[config.notion]
     if output:
         write_metrics(decision_metrics(trained, evaluation), output)

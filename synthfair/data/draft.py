@@ -46,8 +46,8 @@ _TIME = r"\d{1,4}([-/.])\d\d?\1\d{2,4}(?!\d).*|\d\d?:\d\d.*|-?\d+ days.*"
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
 """Digits with signs and separators, perhaps of a currency."""
 
-_RULE = re.compile(r"(>=|<)\s*([+-]?\d+(?:\.\d+)?)")
-"""A rule by which a label of numbers is positive, as it is typed."""
+_RULE = re.compile(r"([<>=]+)\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)")
+"""A rule by which a label of numbers is positive, as it is typed; of the signs two are allowed."""
 
 CODES_QUESTION = "codes, or a quantity?"
 """The question that comes first in the list to review."""
@@ -333,13 +333,13 @@ def _is_nested(values: pd.Series) -> bool:
 
 
 def _draft_ruled(values: pd.Series, rule: re.Match[str]) -> tuple[dict[str, Any], str]:
-    """Return the entry of a label of numbers, and why. Raises InputError: all are on one side."""
+    """Return the entry of a label of numbers, and why. Raises InputError: another rule."""
     numbers = as_numbers(values.dropna())
     above = numbers >= float(rule[2])
-    if not np.isfinite(numbers).all() or above.all() or not above.any():
-        raise InputError(
-            f"positive {rule[0]}: must divide label {values.name!r}, all numbers, in two"
-        )
+    is_divided = np.isfinite(numbers).all() and above.any() and not above.all()
+    if rule[1] not in (">=", "<") or not is_divided:
+        allowed = f"like >= 10 or < 10, and divide the numbers of label {values.name!r} in two"
+        raise InputError(f"positive {rule[0]}: must be {allowed}")
     return _numeric(numbers, additive=False), "numbers, divided by the rule of positive"
 
 
@@ -351,11 +351,10 @@ def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     if not (2 if role == "label" else 1) <= n <= MAX_CATEGORIES:
         remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
         if n and np.isfinite(as_numbers(texts.index.to_series())).all():
-            rules = {
-                "label": "a rule as positive, such as '>= 10'",
-                "sensitive": "bins in its schema",
-            }
-            remedy += f"; for numbers, {rules[role]}"
+            edit = "draft with another attribute, then make this one sensitive, with bins, by hand"
+            remedy += (
+                f"; for numbers, {edit if role == 'sensitive' else 'a rule, as >= 10 or < 10'}"
+            )
         raise InputError(f"{source}: holds {n} values; {remedy}")
     folded: Any = texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
     names = texts.index.to_series().groupby(folded).agg(sorted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress, pairwise, product
 from math import prod
 from os import PathLike
@@ -97,12 +97,9 @@ def ruled(document: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
     if not (is_rule and len(numbers) == n_edges and all(type(v) in (int, float) for v in numbers)):
         raise ValueError(f"positive {rule}: must be one of {shown(RULES)} with its number or two")
     columns, label = document.get("columns"), document.get("label")
-    column = columns.get(label) if isinstance(columns, dict) and isinstance(label, str) else None
-    if (
-        not isinstance(columns, dict)
-        or not isinstance(column, dict)
-        or column.get("kind") != "numeric"
-    ):
+    columns = columns if isinstance(columns, dict) else {}
+    column = columns.get(label) if isinstance(label, str) else None
+    if not isinstance(column, dict) or column.get("kind") != "numeric":
         raise ValueError(f"positive {rule}: is for a label of kind numeric")
     bins = [None, *numbers, None]
     kept = {key: value for key, value in column.items() if key == "missing"}
@@ -186,7 +183,9 @@ class Categorical(BaseModel):
         numbers = [v for i, v in enumerate(edges) if v is not None or 0 < i < len(edges) - 1]
         is_number = all(type(v) in (int, float) for v in numbers)
         if len(edges) < 3 or not is_number or not is_increasing(numbers):
-            raise ValueError(f"bins {bins}: must be 3 or more increasing numbers; ends may be null")
+            raise ValueError(
+                f"bins {bins}: must increase in 12 digits, 3 or more; ends may be null"
+            )
         names = bin_names(bins)
         if tuple(document.get("categories", names)) != names:
             raise ValueError(f"categories: with bins they must be {shown(names)}, or not be given")
@@ -639,11 +638,12 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
 def differences(released: Schema, given: Schema) -> list[str]:
     """Return the differences between the schema of a release and the given one, by column."""
     names = "in the release", "in the schema given"
-    return document_differences(released.document, given.document, names)
+    lines = document_differences(released.document, given.document, names, 200)
+    return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
 
 
 def document_differences(
-    first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
+    first: dict[str, Any], second: dict[str, Any], names: tuple[str, str], most: int | None
 ) -> list[str]:
     """Return the differences between two schemas as JSON, a line for each key of a column.
 
@@ -651,6 +651,7 @@ def document_differences(
         first: the one.
         second: the other.
         names: what lies where, as in "in the release".
+        most: letters that are shown of a value; all if None.
     """
     lines, documents = [], []
     for document in map(dict, (first, second)):
@@ -661,13 +662,14 @@ def document_differences(
         old, new = (document.get(place, {}) for document in documents)
         for key in [key for key in old | new if old.get(key) != new.get(key)]:
             values, only = [old.get(key, ()), new.get(key, ())], ""
-            if key == "categories" and set(values[0]) != set(values[1]):
+            is_set = key in ("categories", "ignored", "missing_values")
+            if is_set and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            shares = ("none" if v in ((), []) else repr(v)[:200] for v in values)
+            shares = ("none" if v in ((), []) else repr(v)[:most] for v in values)
             where = ", ".join(f"{v} {name}{only}" for v, name in zip(shares, names, strict=True))
             lines.append(f"{place}: {key}: {where}")
-    return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
+    return lines
 
 
 def is_within(released: Schema, given: Schema) -> bool:
@@ -706,8 +708,8 @@ def _is_column_within(released: Numeric | Categorical, given: Numeric | Categori
 
 
 def is_increasing(numbers: Sequence[float]) -> bool:
-    """Return whether each number is finite and above the one before."""
-    values = np.array(numbers, float)
+    """Return whether each number is finite and above the one before, in the digits of bin_names."""
+    values = np.array([f"{number:.12g}" for number in numbers], float)
     return bool(np.isfinite(values).all() and (np.diff(values) > 0).all())
 
 

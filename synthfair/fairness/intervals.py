@@ -40,8 +40,9 @@ of this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from math import comb
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -439,12 +440,7 @@ def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
         >>> [round(number, 2) for number in gap]
         [0.7, 0.39, 0.83]
     """
-    if any(len(share.size) < 2 or not share.size.all() for share in shares):
-        return UNDEFINED
-    near = np.hstack([share.differences(tail) for share in shares])
-    pairs = near.shape[1]
-    of_pair = tail / (2 * pairs) if pairs > 1 else tail  # one difference cannot be missed twice
-    return largest(near, np.hstack([share.differences(of_pair) for share in shares]))
+    return largest(*_of_pairs(Shares.differences, shares, tail))
 
 
 def ratio_interval(*shares: Shares, tail: float = TAIL) -> Metric:
@@ -470,15 +466,25 @@ def ratio_interval(*shares: Shares, tail: float = TAIL) -> Metric:
         >>> [round(number, 2) for number in ratio]
         [0.22, 0.1, 0.48]
     """
-    if any(len(share.size) < 2 or not share.size.all() for share in shares):
-        return UNDEFINED
-    near = np.hstack([share.ratios(tail) for share in shares])
-    pairs = near.shape[1]
-    far = np.hstack([share.ratios(tail / (2 * pairs) if pairs > 1 else tail) for share in shares])
+    near, far = _of_pairs(Shares.ratios, shares, tail)
     if np.isnan(near[0]).all():
         return UNDEFINED
     value, low, high = np.nanmin(near[0]), np.nanmin(near[1]), np.nanmin(far[2])
     return Metric(float(value), float(low), float(max(high, value)))
+
+
+def _of_pairs(
+    compared: Callable[[Shares, float], np.ndarray], shares: Sequence[Shares], tail: float
+) -> list[np.ndarray]:
+    """Return [3, K] comparisons of all pairs of groups, with limits of a tail, and that all hold.
+
+    They are not-a-number where a rate has fewer than two groups, or a group has no rows.
+    """
+    if any(len(share.size) < 2 or not share.size.all() for share in shares):
+        return [np.full((3, 1), np.nan)] * 2
+    pairs = sum(comb(len(share.size), 2) for share in shares)
+    of_pair = tail / (2 * pairs) if pairs > 1 else tail  # one difference cannot be missed twice
+    return [np.hstack([compared(share, each) for share in shares]) for each in (tail, of_pair)]
 
 
 def largest(near: np.ndarray, far: np.ndarray) -> Metric:

@@ -43,14 +43,6 @@ _FIELDS = {
 Answer = Verdict | Literal["no better", "not usable"]
 """A verdict on the gap; or that the model is no better than one label for all, or no other."""
 
-SIDES: dict[Answer, str] = {
-    "yes": "within",
-    "probably": "probably within",
-    "probably not": "probably above",
-    "no": "above",
-}
-"""The side of the limit on which a verdict sees the gap."""
-
 WORST_FIRST: tuple[Verdict, ...] = "no", "probably not", "not measured", "probably", "yes"
 """Verdicts, of several of which the first counts."""
 
@@ -346,19 +338,17 @@ def _best(rivals: Sequence[Summary], limit: float | None) -> tuple[Summary, str]
         return sure, accuracy if sure else gap, gap
 
     best = max(rivals, key=merit)
-    others = any(s.asked.min_ratio or s.asked.client_gap for s in rivals)
-    limits = "what was asked for" if others else f"{limit or DEFAULT_FAIR_GAP:g}"
-    why = f"the one with the smallest gap; none is within {limits}"
-    if sure := merit(best)[0]:
-        count = sum(merit(summary)[0] == sure for summary in rivals)
-        why = f"the most accurate of {count} with a gap {SIDES[judged(best, limit)]} {limits}"
-    why = (
-        f"Of {len(rivals)} settings, {best.name} is {why}. It was chosen on these test rows: on"
-        " others it is probably a little worse."
+    sure = merit(best)[0]
+    return best, render(
+        "best.txt.j2",
+        best=best,
+        rivals=rivals,
+        verdict=judged(best, limit),
+        alike=[each for each in rivals if sure and merit(each)[0] == sure],
+        others=any(s.asked.min_ratio or s.asked.client_gap for s in rivals),
+        limit=limit or DEFAULT_FAIR_GAP,
+        differ=len({run.epsilon for s in rivals for run in s.runs}) > 1,
     )
-    if len({run.epsilon for s in rivals for run in s.runs}) > 1:
-        why += " What an epsilon protects does not count here."
-    return best, why
 
 
 def judged(subject: Summary, limit: float | None) -> Answer:

@@ -31,11 +31,6 @@ _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 """Fields of a guarantee that other facts say."""
 
 
-def limits(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return all that a guarantee does not cover."""
-    return tuple(render("not_covered.txt.j2", guarantee=guarantee).splitlines())
-
-
 def claim(guarantee: Guarantee | None) -> str:
     """Return in a line how much privacy there is, and whose."""
     if guarantee is None:
@@ -57,7 +52,7 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     return given | {
         "condition": condition and CONDITIONS[condition],
         "holds_against": against,
-        "not_covered": limits(guarantee),
+        "not_covered": render("not_covered.txt.j2", guarantee=guarantee).splitlines(),
     }
 
 
@@ -69,10 +64,7 @@ def sum_table(task: SumTask, clients: int | str = "") -> Table:
 
 def origin_facts(origin: Origin) -> dict[str, Any]:
     """Return whose rows were counted, and what protects them."""
-    counted = f"records of {origin.clients} surrogates by their weights; no client was asked again"
-    if origin.unpaired:
-        counted += f"; in {origin.unpaired} of them it is made up which label goes with which group"
-    counted = counted if origin.surrogates else f"rows of {origin.clients} clients"
+    counted = render("counted.txt.j2", origin=origin)
     facts = {"counted": counted, "privacy": [claim(guarantee) for guarantee in origin.guarantees]}
     guarantee = None if origin.surrogates else origin.guarantees[0]
     return facts | guarantee_facts(guarantee) if guarantee else facts
@@ -86,21 +78,14 @@ def header_facts(header: Header) -> dict[str, Any]:
 def release_facts(
     config: DistillConfig | SurrogateConfig, guarantee: Guarantee | None, hides_pairs: bool
 ) -> dict[str, Any]:
-    """Return the same from what metrics.json has of a release."""
-    facts = guarantee_facts(guarantee) if guarantee else {}
-    return facts | {"discloses": disclosures(config, guarantee is not None, hides_pairs)}
-
-
-def disclosures(
-    config: DistillConfig | SurrogateConfig, private: bool, hides_pairs: bool = False
-) -> tuple[str, ...]:
-    """Return what a release made with these settings discloses about the real rows.
+    """Return the same from what metrics.json has of a release.
 
     Args:
         config: its settings.
-        private: whether noise protects the rows; not so if it came from a fixed seed.
+        guarantee: None where no noise protects the rows, or noise that came from a fixed seed.
         hides_pairs: whether sums by label and by group stand in place of those of some pairs.
     """
-    values = {"is_surrogate": isinstance(config, SurrogateConfig), "private": private}
-    text = render("disclosures.txt.j2", config=config, hides_pairs=hides_pairs, **values)
-    return tuple(text.splitlines())
+    facts = guarantee_facts(guarantee) if guarantee else {}
+    kind = {"is_surrogate": isinstance(config, SurrogateConfig), "private": guarantee is not None}
+    discloses = render("disclosures.txt.j2", config=config, hides_pairs=hides_pairs, **kind)
+    return facts | {"discloses": discloses.splitlines()}

@@ -19,6 +19,7 @@ from synthfair.report.answer import compared_rates, one_label
 from synthfair.report.figures import RATE_NAMES, group_metrics
 from synthfair.report.privacy_words import claim, guarantee_facts, origin_facts, release_facts
 from synthfair.report.text_table import Table
+from synthfair.report.words import render
 from synthfair.task.federation_file import CODES, FederationFile
 
 if TYPE_CHECKING:
@@ -253,35 +254,21 @@ def influence_summary(influences: Influences) -> Table | str:
     """Return one line where nothing is wrong with any release; else the table."""
     from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
-    releases = influences.releases
-    if any(i.outlier or i.alone or i.weight < MIN_TRUST for i in releases.values()):
+    moved = influences.releases.values()
+    if any(each.outlier or each.alone or each.weight < MIN_TRUST for each in moved):
         return influence_table(influences)
-    name = max(releases, key=lambda name: releases[name].scores)
-    none = "" if math.isnan(influences.outliers_above) else "No release stands out. "
-    size = f"{releases[name].relative:.2f} of their size"
-    return f"{none}Without {name} the scores would change the most, by {size}."
+    return render("influence.txt.j2", influences=influences)
 
 
 def outlier_warning(influences: Influences) -> str | None:
     """Return a warning of releases that move the model much further than the others."""
     outliers = [name for name, influence in influences.releases.items() if influence.outlier]
-    if not outliers:
-        return None
-    return (
-        f"{named(outliers)}: moves the model much further than the other releases do."
-        " Are its groups, labels or units wrong? See python -m synthfair inspect, ask its site, and"
-        " run again without its file, or let trusted rows weigh the releases"
-    )
+    return render("outliers.txt.j2", outliers=outliers, named=named) or None
 
 
 def pooled_summary(point: FrontierPoint) -> str:
     """Return one line on the model of surrogates on the pooled rows."""
-    at_client = (
-        "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
-    )
-    reached = f"n the pooled rows gap {point.gap:.3f}{at_client}, accuracy {point.accuracy:.3f}."
-    is_weighed = point.price.rho > 0 and max(point.price[1:]) == 0  # nothing was searched for
-    return f"Penalty weight {point.price.rho:.3g}: o{reached}" if is_weighed else f"O{reached}"
+    return render("pooled.txt.j2", point=point)
 
 
 def training_table(training: Training, *, private: bool) -> Table:
@@ -343,14 +330,7 @@ def untrained_warning(model: TrainedModel) -> str | None:
 
 def alpha_warning(choice: DecisionChoice) -> str | None:
     """Return a warning where the estimated gap is above alpha by more than noise explains."""
-    gap, alpha = choice.gap, choice.decision.alpha
-    if gap.value <= alpha + gap.error + 1e-9:  # rounding
-        return None
-    return (
-        f"the estimated gap is {gap.value:.4f}, above alpha = {alpha:g} by more than its standard"
-        f" error of {gap.error:.4f}: counts below 0 were taken as 0 to choose. More epsilon or"
-        " fewer bins have less noise"
-    )
+    return render("alpha.txt.j2", choice=choice) or None
 
 
 def gap_table(document: GapsFile) -> Table:
@@ -381,20 +361,5 @@ def estimate_tables(document: GapsFile) -> Group:
 
 def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
     """Return warnings about rejected reports, small groups, and reports counted twice."""
-    lines = [
-        f"rejected: {count:,}, {cause}; the first is {sums.examples[cause]}"
-        for cause, count in sums.rejected.items()
-        if count
-    ]
-    counts, names = sums.tally.counts, collection.groups
-    if small := [
-        f"{names[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < MIN_NORMAL_REPORTS
-    ]:
-        few = f"groups with fewer than {MIN_NORMAL_REPORTS} reports: {', '.join(small)[:200]}"
-        lines.append(f"{few}: too few for the intervals, which assume nearly normal sums")
-    if sums.ids and (share := sums.ids.lost_share()) > 0.001:
-        lines.append(
-            f"one new report in {1 / share:.0f} is rejected as repeated, by chance: there are too"
-            " many to tell them all apart"
-        )
-    return lines
+    values = {"sums": sums, "collection": collection, "enough": MIN_NORMAL_REPORTS}
+    return render("rejected_reports.txt.j2", **values).splitlines()

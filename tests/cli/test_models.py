@@ -97,11 +97,15 @@ def test_explanation_sums_to_the_score_from_the_reference(predicted):
 
 @pytest.mark.parametrize(("words", "named"), [
     ("bad.parquet", "bad.parquet: column 'town', row 31: 'z'"),
+    ("bad.parquet --id who", "'who', row 33: missing"), ("bad.csv --id who", "'who', row 33: miss"),
     ("new.csv --reference new.csv", "--reference"),
     ("new.csv --explain --reference empty.csv", "empty.csv: "), ("new.csv --keep none", "'none'"),
 ])  # fmt: skip
 def test_predict_refuses_and_leaves_no_output(predicted, tmp_path, capsys, words, named):
-    TABLE.assign(town=["a"] * 30 + ["z"] * 20).to_parquet("bad.parquet", row_group_size=7)
+    who = TABLE["who"].where(TABLE.index != 32)
+    bad = TABLE.assign(town=["a"] * 30 + ["z"] * 20, who=who)
+    bad.to_parquet("bad.parquet", row_group_size=7)
+    bad.to_csv("bad.csv", index=False)
     TABLE.head(0).to_csv("empty.csv", index=False)
     assert main(f"predict --model model.json --output out.csv --data {words}".split()) == 2
     assert named in capsys.readouterr().err

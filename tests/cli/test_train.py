@@ -54,6 +54,9 @@ def test_train_refine_goes_on_from_a_model_of_this_schema(folder, capsys):
     write_model(model.model_copy(update={"schema_": other}), folder / "other.json")
     assert train(f"{again} other.json") == 2
     assert "of this schema" in " ".join(capsys.readouterr().err.split())
+    assert train("--hidden 3 --clients 3 --again --output net") == 0
+    assert train(f"{again} net/model.json") == 2
+    assert "a linear model" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(("more", "named"), [

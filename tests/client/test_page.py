@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
+import jax
 import numpy as np
 import pytest
 from builders import SCHEMA, TABLE
@@ -10,8 +11,8 @@ from builders import SCHEMA, TABLE
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import distill_file, fair_task
-from synthfair.client.page import release_task
-from synthfair.data.encode import encode
+from synthfair.client.page import Site, release_task
+from synthfair.data.encode import Clipping, encode
 from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.guarantee import FEATURE_GRID
@@ -62,6 +63,15 @@ def test_question_claims_and_has_settings_schema_and_whether_noise_is_the_system
     other = SCHEMA.model_copy(update={"name": "other"})
     asked = [*product(CONFIGS, (SCHEMA, other)), *product(CONFIGS[2:], [SCHEMA], [seeded(3)])]
     assert len({release_task(*each).asked for each in asked}) == len(asked)
+
+
+def test_run_of_a_fair_release_is_of_its_precision(paths):
+    """In another precision the same rows would have another release."""
+    site, runs = Site(paths[0], SCHEMA, Ledger.for_table(paths[0])), set()
+    for double in (False, True):
+        with jax.enable_x64(double):
+            runs.add(release_task(FAIR, SCHEMA).read(site, Clipping()).sha256)
+    assert len(runs) == 2
 
 
 # What is refused leaves nothing

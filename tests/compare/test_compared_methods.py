@@ -47,12 +47,13 @@ def test_central_refine_and_local_are_ridge_regressions_of_all_and_of_own_rows(c
     fair = FairLogisticRegression(rho=rho, bounds=(0, 1), penalty="selection_rate")
     trained = dict.fromkeys(("central", "refine"), concatenated(parts)) | {"local": parts[1]}
     for method, (x, s, y) in trained.items():
-        found = run_method(method, clients, config, REPORT)[1].scores[1]
+        fitted = run_method(method, clients, config, REPORT)[1]
+        assert fitted.target == Target(by="weight", amounts=(rho,))
         peer = LogisticRegression(C=1, tol=1e-10, max_iter=10_000).fit(x, y)
         if rho:
             peer = fair.fit(x, y, sensitive_features=s)
         expected = peer.decision_function(sf.encode(PARTS[1].test, SCHEMA).x)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(fitted.scores[1], expected, atol=1e-5)
 
 
 def test_fedavg_of_one_client_is_central_but_for_a_ridge_on_the_intercept():
@@ -73,15 +74,18 @@ def test_single_shot_and_surrogate_pool_the_releases_of_each_client(clients):
         ("single_shot", config, None),
         ("surrogate", config.records, sf.ServerConfig(rho=10.0, **asked)),
     ):
-        releases = {
-            name: sf.distill_table(part.train, SCHEMA, settings, source=name).release
+        made = {
+            name: sf.distill_table(part.train, SCHEMA, settings, source=name)
             for name, part in zip(clients.names, PARTS, strict=True)
         }
+        releases = {name: each.release for name, each in made.items()}
         model = sf.pool_and_train(releases, SCHEMA, problem)
         _, fitted = run_method(method, clients, config, REPORT)
         np.testing.assert_array_equal(np.concatenate(fitted.scores), scores_of(model, clients))
         sizes = [len(release_bytes(each)) for each in releases.values()]
         assert fitted.cost == (2, 1, sum(sizes))
+        assert fitted.converged == (problem is not None)  # 100 steps are too few
+        assert model.converged
 
 
 def test_surrogates_are_shared_by_runs_of_the_same_rows_and_settings(clients):

@@ -9,8 +9,9 @@ from builders import QUICK, SCHEMA, make_table
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.compare import ComparedTable, compared_methods, make_grid, run_point
+from synthfair.compare import ComparedTable, compared_methods, is_done, make_grid, run_point
 from synthfair.data.partition import Split
+from synthfair.data.schema import Categorical
 
 
 @pytest.fixture
@@ -44,21 +45,29 @@ def test_grid_that_cannot_be_run_is_refused(methods, weights, seeds, named, tmp_
 
 
 def test_point_is_its_method_on_the_split_of_its_seed(tmp_path):
-    compared = ComparedTable(make_table(600), SCHEMA, "s", Split(clients=3))
-    point = make_grid(["central"], [10.0], 2, tmp_path)[1]
-    run_point(point, compared, sf.DistillConfig())
-    clients = compared_methods.federate(sf.partition(compared.table, clients=3, seed=1), SCHEMA)
-    config = sf.DistillConfig(rho_o=10.0, seed=1)
-    expected, _ = compared_methods.run_method("central", clients, config, sf.ServerConfig(seed=1))
+    columns = SCHEMA.columns | {"home": Categorical(categories=("own", "rent", "other"))}
+    schema = SCHEMA.model_copy(update={"columns": columns}).with_sensitive(("town", "home"))
+    compared = ComparedTable(make_table(600).fillna({"home": "own"}), schema, "s", Split(clients=3))
+    point, config = make_grid(["central"], [10.0], 2, tmp_path)[1], {"groups_by": ("town",)}
+    run_point(point, compared, sf.DistillConfig(**config))
+    clients = compared_methods.federate(sf.partition(compared.table, clients=3, seed=1), schema)
+    report, config = sf.ServerConfig(seed=1, **config), config | {"rho_o": 10.0, "seed": 1}
+    config = sf.DistillConfig(**config)
+    expected, _ = compared_methods.run_method("central", clients, config, report)
     written = read(point.folder)
     assert written["accuracy"] == expected.accuracy._asdict()
+    assert written["spd"] == expected.spd._asdict()
+    assert (written["asked"]["by"], written["asked"]["amounts"]) == ("weight", [10.0])
     assert written["config"] == dict.fromkeys(clients.names, config.model_dump(mode="json"))
 
 
 def test_point_of_private_releases_has_their_guarantees(tmp_path):
     compared = ComparedTable(make_table(2000), SCHEMA, "s", Split(clients=2))
     (point,) = make_grid(["single_shot"], [1.0], 1, tmp_path)
-    run_point(point, compared, QUICK.replace(epsilon=8.0, delta=1e-5))
+    run_point(point, compared, config := QUICK.replace(epsilon=8.0, delta=1e-5))
+    assert is_done(point, compared, config)
+    with pytest.raises(sf.InputError, match="other settings"):  # those of rounds
+        is_done(point._replace(method="dp_sgd"), compared, config)
     written = read(point.folder)
     assert [each["epsilon"] for each in written["guarantees"].values()] == [8.0, 8.0]
     assert written["asked"]["amounts"] == [1.0]
@@ -78,6 +87,7 @@ def test_compare_goes_on_where_it_stopped(argv, tmp_path):
     assert main([*argv, "--seeds", "1"]) == 0
     done = tmp_path / "found/constant-seed_0/metrics.json"
     before = done.stat().st_mtime_ns
+    assert read(done.parent)["converged"] is None  # nothing is trained
     assert main(argv) == 0
     assert done.stat().st_mtime_ns == before
     assert (tmp_path / "found/constant-seed_1/metrics.json").exists()

@@ -70,7 +70,7 @@ def test_draft_of_a_frame_and_of_its_file_are_one(tmp_path):
     (TABLE, {"positive": ["perhaps"]}, "perhaps"), (TABLE, {"positive": []}, "positive"),
     (TABLE, {"positive": ["yes", "no"]}, "yes, no"), (TABLE, {"label": "age"}, "'age': holds"),
     (TABLE.assign(town=None), {}, "'town': holds 0"), (TABLE.iloc[:0], {}, "no rows"),
-    (TABLE.assign(paid="yes"), {}, "'paid': holds 1 values"),
+    (TABLE.assign(paid="yes"), {}, "'paid': holds 1 values"), (TABLE, {"sensitive": "age"}, "hand"),
     (TABLE.assign(paid=["NO", "no", "yes"] * 40), {}, "'paid': 'NO' and 'no'"),
     (TABLE.assign(paid=["no t", "not", "yes"] * 40), {}, "'no t' and 'not'"),
     (TABLE.assign(town=["F", "f", "m"] * 40), {}, "'town': 'F' and 'f'"),

@@ -7,7 +7,7 @@ from builders import SCHEMA, TABLE, make_table, with_column
 
 import synthfair as sf
 from synthfair.data.bases import Steps
-from synthfair.data.schema import differences, is_within
+from synthfair.data.schema import differences, document_differences, is_within
 from synthfair.server import read_releases
 
 GROWN = with_column(SCHEMA, "home", categories=("own", "parents", "rent", "other"))
@@ -53,8 +53,10 @@ def test_differences_name_column_key_and_values():
 
 def test_differences_are_few_whatever_the_release_holds():
     many = {f"{i}{'x' * 900}": SCHEMA.columns["age"] for i in range(300)}
-    lines = differences(SCHEMA.model_copy(update={"columns": SCHEMA.columns | many}), SCHEMA)
+    wide = SCHEMA.model_copy(update={"columns": SCHEMA.columns | many})
+    lines = differences(wide, SCHEMA)
     assert (len(lines), max(map(len, lines))) == (11, 500)
+    assert len(document_differences(SCHEMA.document, wide.document, ("", ""), None)) > 300
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from builders import SCHEMA, make_table
 from synthfair.data import tables
 from synthfair.data.batches import from_files
 from synthfair.data.encode import Clipping, Encoded, encode
-from synthfair.data.tables import read_chunks, read_raw_table, read_table
+from synthfair.data.tables import read_chunks, read_raw_table, read_table, write_csv
 from synthfair.errors import InputError
 
 TABLE = make_table(60).round({"income": 1, "age": 1})
@@ -76,9 +76,11 @@ def test_parquet_reads_words_for_missing_whatever_the_type(tmp_path, kind):
     schema = SCHEMA.model_copy(update={"missing_values": ("?",)})
     home = pa.array(TABLE["home"].fillna("?"), pa.string())
     home = home.dictionary_encode() if pa.types.is_dictionary(kind) else home.cast(kind)
-    stored = pa.Table.from_pandas(TABLE.drop(columns="home")).append_column("home", home)
+    stored = pa.Table.from_pandas(TABLE.drop(columns="home")).append_column(" home", home)
     pq.write_table(stored.replace_schema_metadata({b"pandas": b"garbage"}), tmp_path / "t.parquet")
     require_alike(tmp_path / "t.parquet", schema)
+    found = read_table(tmp_path / "t.parquet", schema)["home"].isna()
+    assert found.tolist() == TABLE["home"].isna().tolist()
 
 
 @pytest.mark.parametrize("text", [
@@ -143,12 +145,15 @@ PAIRS = pa.array([[("a", 1)]] * 60, pa.map_(pa.string(), pa.int64()))
 @pytest.mark.parametrize("column", [pa.array([[1, 2]] * 60), PAIRS, pa.array([{"a": 1}] * 60)])
 def test_nested_column_is_refused_unless_it_is_ignored(tmp_path, column):
     path, plain = tmp_path / "t.parquet", pa.Table.from_pandas(TABLE)
-    pq.write_table(plain.append_column("note", column), path)
+    pq.write_table(plain.append_column("note ", column), path)
     require_alike(path, NOTED)
-    pq.write_table(plain.drop_columns("home").append_column("home", column), path)
+    pq.write_table(plain.drop_columns("home").append_column("home ", column), path)
     for read in (in_parts, lambda path: read_table(path, SCHEMA)):
-        with pytest.raises(InputError, match="column 'home'"):
+        with pytest.raises(InputError, match="column 'home "):
             read(path)
+    pq.write_table(plain.append_column("age ", plain["age"]), path)
+    with pytest.raises(InputError, match="'age' appears more than once"):
+        read_raw_table(path)
 
 
 # Parts
@@ -196,6 +201,13 @@ def test_parts_count_what_is_clipped_and_need_a_label(tmp_path):
     TABLE.assign(paid="").to_csv(path, index=False)
     with pytest.raises(InputError, match="no rows with a label"):
         in_parts(path)
+
+
+def test_csv_that_cannot_be_written_leaves_what_was_there(tmp_path):
+    write_csv(TABLE, path := tmp_path / "t.csv")
+    with pytest.raises(UnicodeEncodeError):
+        write_csv(TABLE, path, missing="\ud800")
+    require_alike(path)
 
 
 def test_folder_holds_tables_of_any_kind(tmp_path):

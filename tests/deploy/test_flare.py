@@ -47,19 +47,22 @@ def world(tmp_path):
     return found
 
 
-def execute(world, **changes):
+def execute(world, stopped=False, **changes):
     """The reply, whose errors fire no event: that would carry their text to the server."""
     engine = Engine(world.folder / "north")
     manager = FLContextManager(engine=engine, identity_name="north", job_id="job-1")
     fl_ctx = manager.new_context()
     fl_ctx.set_prop(FLContextKey.JOB_META, {"submitter_name": "lead@hub.org\n"}, private=True)
     asked = Shareable(world.ask(RELEASE)._asdict() | changes)
-    found = SiteExecutor().execute("single_shot", asked, fl_ctx, Signal())
+    if stopped:
+        (abort := Signal()).trigger("stop")
+    found = SiteExecutor().execute("single_shot", asked, fl_ctx, abort if stopped else Signal())
     assert engine.fired == []
     return found
 
 
-def test_executor_answers_with_bytes(world):
+def test_executor_answers_with_bytes_unless_the_job_is_stopped(world):
+    assert json.loads(execute(world, stopped=True)["text"])["code"] == "stopped"
     found = execute(world)
     answer = json.loads(found["text"])
     assert (answer["code"], answer["site"]) == ("ok", "north")

@@ -136,6 +136,24 @@ def test_uploads_that_an_aggregator_refuses_are_asked_for_again(world, role):
     assert [world.ledger(name).spent().releases for name in NAMES] == [1 - role, 1]
 
 
+def test_uploads_asked_for_again_are_those_of_all_their_senders(world):
+    """A sum of fewer would not open with what the first aggregator has answered."""
+    channel, again = world.channel(), world.channel("job-2")
+    channel.on_way = unreadable(world, 1)
+    with pytest.raises(TooFewError, match="sums-b: uploads"):
+        world.post(channel, least_answers=1)
+    del again.sites["north"]
+    with pytest.raises(TooFewError, match="north"):
+        world.post(again, least_answers=1)
+
+
+def test_job_needs_its_least_answers_alone_to_the_end(tmp_path):
+    world = world_of(tmp_path, 500)
+    del (channel := world.channel()).sites["south"]
+    world.post(channel, least_answers=1)
+    assert kinds(channel)[-1] == "deliver"
+
+
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_part_that_is_none_is_refused(world, what):
     channel, sent = world.channel(), {}

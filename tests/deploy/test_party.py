@@ -27,6 +27,7 @@ def answer(world, settings=RELEASE, job="job-1", site=None, **options):
 def test_answer_is_booked_and_asked_again_the_same(world):
     rows = make_table().assign(income=lambda table: 2 * table["income"])
     rows.to_csv(world.folder / "north" / "rows.csv", index=False)
+    world.limit("north", most_releases=1)
     first, carried = answer(world)
     assert (first["code"], carried[:4]) == ("ok", b"PAR1")
     assert "income" in "".join(world.said)  # clipped
@@ -92,6 +93,14 @@ def test_question_of_another_schema_or_a_stopped_job_has_no_answer(world):
     assert (found["code"], carried, world.left("north")) == ("stopped", b"", [])
     world.bound("north")
     assert answer(world, PRIVATE, stopped=lambda: True)[0]["code"] == "failed"
+
+
+def test_site_books_in_the_ledger_that_it_names(tmp_path):
+    (world := SumWorld(tmp_path)).pinned = {"ledger": "../own.jsonl"}
+    world.limit("north")
+    assert answer(world)[0]["code"] == "ok"
+    assert Ledger(tmp_path / "north" / "own.jsonl").spent().releases == 1
+    assert not world.ledger().path.exists()
 
 
 def test_answer_that_cannot_be_booked_does_not_leave(world, monkeypatch):

@@ -1,5 +1,6 @@
 """Rates and gaps between groups, against NumPy."""
 
+import fairlearn.metrics as fl
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
@@ -64,6 +65,20 @@ def test_group_rates_and_metrics_of_any_rows_are_numpys(rows):
         "covariance": covariances[1] if rows.n_groups == 2 else np.max(np.abs(covariances)),
     }
     assert metrics(rows) == pytest.approx(expected, nan_ok=True, abs=1e-12)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_gaps_are_those_of_fairlearn(n_groups):
+    y, score, s = np.random.default_rng(0).normal(size=(3, 300))
+    y, decided, s = np.sign(y), np.sign(score + (s > 0.3)), np.digitize(s, [0, 1][: n_groups - 1])
+    found = metrics(Scored(y, decided, s, n_groups))
+    for name, peer in (
+        ("spd", fl.demographic_parity_difference),
+        ("selection_ratio", fl.demographic_parity_ratio),
+        ("equal_opportunity_difference", fl.equal_opportunity_difference),
+        ("equalized_odds_difference", fl.equalized_odds_difference),
+    ):
+        assert abs(found[name]) == pytest.approx(peer(y, decided, sensitive_features=s))
 
 
 @any_rows

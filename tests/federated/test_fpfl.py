@@ -123,6 +123,9 @@ def test_fpfl_takes_the_most_accurate_of_the_fair_and_else_the_fairest(sums, bes
     assert taken == best
     history = jax.tree.map(lambda *rounds: np.stack(rounds), *records)
     assert method.converged(history) == (sums is FAIR)
+    none = (total := statistics(*sums[0])).sums._replace(rows=jnp.array(-9.0))  # by noise
+    steps = [update(method, state, t)[0].params for t in (total, total._replace(sums=none))]
+    np.testing.assert_allclose(steps[0] - steps[1], 0.99 * method.learning_rate)
 
 
 # Beyond the paper

@@ -85,6 +85,14 @@ def test_users_that_cannot_be_assigned_are_refused(how, complaint):
         assign_users(table, **how, seed=0)
 
 
+@pytest.mark.parametrize(
+    "sizes", [(2, 3, 3, 3), (3, 2, 3, 3), (3, 3, 2, 3), (3, 3, 3, 2), (0,) * 4]
+)
+def test_users_need_as_many_of_each_part(sizes):
+    with pytest.raises(InputError, match="equally many"):
+        make_users(*(np.zeros(size, int) for size in sizes))
+
+
 # Users with what their rows mean
 
 

@@ -87,10 +87,13 @@ def test_evaluation_of_a_client_is_by_the_groupings_asked_for():
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
 
 
+@pytest.mark.filterwarnings("ignore:.*no label")
 def test_rows_within_a_column_are_compared_by_value():
     tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=600)}
-    encoded = encode_tests(tables, some_model().schema_)
-    found = sf.evaluate(some_model(), rows_within(encoded, tables, "home"))
+    tables["a"].loc[5, "paid"] = None  # is left out
+    schema = some_model().schema_
+    encoded = encode_tests(tables, schema)
+    found = sf.evaluate(some_model(), rows_within(encoded, tables, schema, "home"))
     whole = pd.concat(tables.values())
     for value, rows in whole.groupby(whole["home"].fillna("missing")):
         alone = sf.evaluate(some_model(), rows)
@@ -98,7 +101,7 @@ def test_rows_within_a_column_are_compared_by_value():
     assert list(found.per_client) == [f"home = {v}" for v in ("missing", "other", "own", "rent")]
     for column, reason in (("age", "values"), ("house", "home")):
         with pytest.raises(InputError, match=reason):
-            rows_within(encoded, tables, column)
+            rows_within(encoded, tables, schema, column)
 
 
 def test_evaluation_without_labels_has_the_same_rates():

@@ -5,6 +5,8 @@ from copy import deepcopy
 
 import pytest
 from federation_runs import COURSE
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from report_runs import write_run
 
 from synthfair.cli import main
@@ -21,6 +23,13 @@ GAPS = {"format": "synthfair-gaps/1", "epsilon": 1.0, "confidence": 0.95, "gaps"
         "collection": "0" * 8, "reports": 90, "rejected": {"missing": 1}, "groups": [GROUP],
         "warnings": ["w"], "sites": ["north"],
         "guarantee": {"epsilon": 1.0, "unit": "row", "relation": "add_or_remove"}}  # fmt: skip
+
+
+HOSTILE = (
+    None, True, -1, 0, 2, 10**400, 1e308, 5e-324, float("nan"), float("inf"), "", "0", "\x1b[31m",
+    "{}", "x" * 3000, [], {}, [None], {"": 0}, [[[[[[]]]]]], "surrogate", "selection_rate",
+)  # fmt: skip
+"""What stands in the place of another value."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +71,15 @@ def changed(document, path, value):
     return found
 
 
+def places(document, path=()):
+    """Where something can be changed."""
+    inner = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in inner:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
 def reported(folder, files):
     """The exit code of ``report``; an exception is a fault."""
     folder.mkdir(exist_ok=True)
@@ -73,6 +91,21 @@ def reported(folder, files):
 def test_run_as_it_is_becomes_a_page(documents, tmp_path):
     nobody = documents[0] | {"federation.json": COURSE | {"sites": {}}}  # it ended before that
     assert [reported(tmp_path / "run", files) for files in [*documents, nobody]] == [0] * 4
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_run_that_is_changed_becomes_a_page_or_a_refusal(documents, tmp_path_factory, data, capsys):
+    files = dict(data.draw(st.sampled_from(documents)))
+    name = data.draw(st.sampled_from(["metrics.json"] * 4 + ["gaps.json", "federation.json"]))
+    for _ in range(data.draw(st.integers(1, 2))):
+        path = data.draw(st.sampled_from(list(places(files[name]))))
+        files[name] = changed(files[name], path, data.draw(st.sampled_from([*HOSTILE, "removed"])))
+    code = reported(tmp_path_factory.getbasetemp() / "changed", files)
+    said = capsys.readouterr().err
+    assert code == 0 or (code == 2 and name in said)
 
 
 REFUSED = {

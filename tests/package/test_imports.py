@@ -57,6 +57,33 @@ run("predict", "--model", model, "--data", there("test.csv"), "--output", there(
 """
 
 
+FEW = """
+import sys
+from synthfair.cli import main
+
+assert main(sys.argv[1:]) == 0
+loaded = [name for name in sys.modules if name.split(".")[0] == "synthfair"]
+assert len(loaded) < 60, loaded
+"""
+
+NOTHING = """
+import logging, os, signal, sys, warnings
+import jax, jaxopt, optax, pandas, pyarrow, scipy.optimize
+
+def process():
+    handlers = signal.getsignal(signal.SIGINT), sys.excepthook, sys.unraisablehook, sys.meta_path
+    log = {name: logging.getLogger(name).level for name in (None, "jax")}
+    return dict(os.environ), dict(jax.config.values), [*warnings.filters], log, handlers
+
+before = process()
+import synthfair as sf
+
+for name in sf.__all__:
+    getattr(sf, name)
+assert process() == before
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The folder of two clients' tables, and one of test rows."""
@@ -67,12 +94,24 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_imports_of_help_compute_nothing_and_of_commands_are_without_jax(folder):
-    script = folder / "script.py"
-    script.write_text(SCRIPT)
+def executed(script, folder, *argv):
     environment = os.environ | {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
     done = subprocess.run(
-        [sys.executable, str(script), str(folder)],
-        capture_output=True, text=True, check=False, env=environment,
+        [sys.executable, "-W", "default", "-c", script, *argv],
+        capture_output=True, text=True, check=False, env=environment, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_imports_of_help_compute_nothing_and_of_commands_are_without_jax(folder):
+    executed(SCRIPT, folder, str(folder))
+
+
+def test_imports_of_a_release_are_few(folder):
+    """Of the package; who adds one asks whether a release needs it."""
+    words = "client --data test.csv --schema schema.json --steps 20 --output few.parquet"
+    executed(FEW, folder, *words.split())
+
+
+def test_importing_synthfair_changes_nothing_in_the_process(folder):
+    executed(NOTHING, folder)

@@ -1,6 +1,7 @@
 """One private surrogate of all clients, of sums by shares with one noise for all of them."""
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -199,10 +200,16 @@ def test_totals_that_do_not_fit_are_refused(exchange, change, config, said):
         secure.surrogate_from_sums(change(exchange[1]), config, SCHEMA)
     with pytest.raises(InputError, match="this schema"):
         secure.surrogate_from_sums(exchange[1], CONFIG, with_column(SCHEMA, "income", upper=99.0))
-    first, *others = exchange[1]
-    false = first.model_copy(update={"total": (-(2**62), *first.total[1:])})
-    with pytest.raises(InputError, match="histograms counts"):  # fewer than no rows
-        secure.surrogate_from_sums([false, *others], CONFIG, SCHEMA)
+
+
+@pytest.mark.parametrize("deviations", [9.9, 10.1])
+def test_total_is_below_0_by_no_more_than_the_noise_of_two(exchange, deviations):
+    (what, *_), (first, second, *_) = exchange
+    below = -deviations * 2**0.5 * what.mechanism.noise / what.mechanism.grid
+    low = first.model_copy(update={"total": (round(below), *first.total[1:])})
+    false = pytest.raises(InputError, match="histograms counts")
+    with false if deviations > 10 else nullcontext():
+        secure.next_sums([low, second], CONFIG, SCHEMA, clients=9)
 
 
 KEYS = [secure.new_aggregator_secret().public for _ in range(3)]

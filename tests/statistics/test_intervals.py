@@ -13,6 +13,7 @@ from synthfair.fairness.intervals import (
     Shares,
     client_gaps,
     metrics_with_intervals,
+    ratio_interval,
     size,
 )
 from synthfair.fairness.metrics import Scored
@@ -70,17 +71,21 @@ def test_intervals_by_percentiles_would_not_cover_near_zero():
     assert wrong[1] > most_missed(60)
 
 
-def test_intervals_of_a_wider_tail_would_not_cover():
-    rng, n, wrong = np.random.default_rng(0), np.array([200, 200]), np.zeros(2, int)
+@pytest.mark.parametrize("rates", [(0.4, 0.4), (0.4, 0.2), (0.5, 0.05)])
+def test_intervals_of_a_wider_tail_would_not_cover(rates):
+    """Those of the difference, and of the ratio of the lower rate to the higher."""
+    rng, n, wrong = np.random.default_rng(0), np.array([200, 100]), np.zeros((2, 2), int)
     for _ in range(400):
-        drawn = Shares(rng.binomial(n, 0.4).astype(float), n)
+        drawn = Shares(rng.binomial(n, rates).astype(float), n)
         for i, tail in enumerate((0.025, 0.16)):
-            _, low, high = drawn.differences(tail)
-            wrong[i] += not low[0] <= 0 <= high[0]
-    assert wrong[0] <= most_missed(400) < wrong[1]
-
-
-"""Of eight groups."""
+            (low,), (high,) = drawn.differences(tail)[1:]
+            ratio = ratio_interval(drawn, tail=tail)
+            wrong[i] += (
+                not low <= rates[1] - rates[0] <= high,
+                not ratio.low <= rates[1] / rates[0] <= ratio.high,
+            )
+    assert (wrong[0] <= most_missed(400)).all()
+    assert (wrong[1] > most_missed(400)).all()
 
 
 def test_client_gaps_hardly_ever_show_an_unfair_client_by_chance():

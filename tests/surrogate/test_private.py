@@ -21,7 +21,7 @@ from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.records import find_margins, most_numbers, read_sums, surrogate_of
 from synthfair.surrogate.sums import SurrogateSpec, TableSums, histograms
-from synthfair.surrogate.tables import row_counts
+from synthfair.surrogate.tables import make_margins, one_hot, row_counts
 
 NUMBER, MISSING = Numeric(lower=-3.0, upper=5.0), Numeric(lower=0.0, upper=1e4, missing="category")
 TWO = Categorical(categories=("a", "b"))
@@ -200,6 +200,24 @@ def test_surrogate_with_little_noise_is_near_the_rows():
                 covariance = np.cov(x.T, bias=True, aweights=weight)
                 np.testing.assert_allclose(weight @ x / weight.sum(), real.mean(axis=0), atol=0.05)
                 np.testing.assert_allclose(covariance, np.cov(real.T, bias=True), atol=0.03)
+
+
+def test_largest_surrogate_has_the_most_numbers_that_are_kept(monkeypatch):
+    monkeypatch.setattr("synthfair.surrogate.records.MAX_RECORDS", 500)
+    found = made_of(epsilon=20.0)
+    assert 0 <= most_numbers(SCHEMA) - found.records.size - 3 * len(found.s) <= 16
+
+
+def test_noisy_tables_bring_margins_nearer_to_the_rows():
+    spec, errors = SurrogateSpec(private(), SCHEMA), []
+    found, ends = sums_of(LARGE, private(), SCHEMA, seeded(0)), spec.columns.ends[1:-1]
+    noisy, strata, sd = found.histograms, found.margins.strata, spec.sd("histograms")
+    alone = make_margins(noisy, strata, spec.columns, step=0.0, sd=sd)
+    exact = histograms(spec.columns, 2).of(LARGE, abs).reshape(4, -1)
+    for margins in (alone, found.margins):
+        parts = zip(np.split(exact, ends, axis=1), margins.coarse, margins.rows, strict=True)
+        errors.append(sum(np.abs(h @ one_hot(of) - rows).sum() for h, of, rows in parts))
+    assert errors[1] < 0.9 * errors[0]
 
 
 def test_rows_of_another_precision_are_refused():

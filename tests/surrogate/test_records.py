@@ -173,13 +173,16 @@ def test_group_below_k_min_leaves_no_trace():
     assert found.weight[found.s == 1].sum() == pytest.approx(50)
 
 
-@pytest.mark.parametrize(("rows", "hidden"), [(49, ((1, -1.0),)), (50, ())])
-def test_cell_below_k_min_is_hidden_in_a_block(rows, hidden):
+@pytest.mark.parametrize(("rows", "hidden", "n"), [(49, ((1, -1.0),), 400), (50, (), 664)])
+def test_cell_below_k_min_is_hidden_in_a_block(rows, hidden, n, monkeypatch):
+    """Records of a label of the block stand once for each group: together no more than allowed."""
+    monkeypatch.setattr("synthfair.surrogate.records.MAX_RECORDS", 200)
     table = of_sizes(250, 300, rows, 280)
     table = table._replace(x=np.arange(len(table.y))[:, None] % 2 * 1.0)
     sums = sums_of(table, spec := spec_with(a=FLAG))
     assert surrogate_of(sums, spec).hidden == hidden
     assert len(sums.margins.strata.tilted) == 2 * len(hidden)
+    assert len(sums.drawn.s) == n
 
 
 def test_records_of_another_seed_or_number_of_rows_are_drawn_otherwise():

@@ -74,6 +74,15 @@ def test_sum_is_that_of_a_loop_and_adds_up_over_batches(statistic, expected, rou
     np.testing.assert_array_equal(sum(parts), whole)
 
 
+def test_moments_of_more_numbers_than_are_multiplied_are_squares(monkeypatch):
+    assert sums.squares_and_means(3).tolist() == [0, 3, 5, 6, 7, 8]
+    monkeypatch.setattr(sums, "MAX_FACTOR_COLUMNS", 1)
+    found = sums.column_moments(COLUMNS, 2).of(ROWS, on_grid).astype(float)
+    expected = looped_moments()[:, [0, 2, 3, 4]]
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=200)
+    assert sums.squares_and_means(2).tolist() == [0, 1, 2, 3]
+
+
 def test_tree_has_the_tables_of_its_edges_whichever_column_is_first():
     answers = sums.TableSums(in_memory(ROWS), sums.SurrogateSpec(SurrogateConfig(), SCHEMA))
     answers._choose = lambda scores: len(scores) - 1
