@@ -293,10 +293,8 @@ def open_sums(
     total = aggregator.open_sums(
         public_task, partial, commitments=commitments or None, sources=sums
     )
-    if summand.kind == "rows":
-        opened_sum(summand, total).write(output)
-    else:
-        aggregator.score_histogram(summand, total).write(output)
+    opened = opened_sum if summand.kind == "rows" else aggregator.score_histogram
+    opened(summand, total).write(output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

@@ -100,9 +100,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     least = job.least_answers
     label, folder = job_label(federation, counts, private.parent, "privfairfl", least=least)
     task = make_sum(federation, counts, label=label, least=least)
-    question = federation.question(
-        task="privfairfl", round=0, settings={}, timeout=job.timeout, carried=content
-    )
+    question = federation.question(task="privfairfl", timeout=job.timeout, carried=content)
     total = secure_sum(federation, task, question, folder=folder, anew=folder)
     histogram = score_histogram(counts, total)
     histogram.write(output / HISTOGRAM)
