@@ -214,7 +214,7 @@ def at_cutoff(
     if cutoff is None:
         if not 0 < most_selected <= 1:
             raise InputError(f"most_selected {most_selected:g}: must be above 0, at most 1")
-        scores = np.sort(_pool({name: score_rows(model, of) for name, of in encoded.items()}).score)
+        scores = np.sort(pooled_scores(model, encoded).score)
         n_selected = int(most_selected * len(scores) + 1e-9)  # 0.29 of 100 are 29
         refused = scores[-n_selected - 1] if n_selected < len(scores) else scores[0] - 1
         above = scores[scores > refused]

@@ -47,23 +47,23 @@ def _filled(text: str, width: int) -> str:
     return "\n".join(map(breaks.fill, lines))
 
 
-def note(text: str) -> None:
-    """Print on standard error what is no result and no warning."""
+def note(text: str, style: str | None = None) -> None:
+    """Print on standard error what is no result, in a style of rich."""
     console = Console(stderr=True)
-    console.print(_filled(text, console.width), highlight=False, markup=False, soft_wrap=True)
+    text = _filled(text, console.width)
+    console.print(text, highlight=False, markup=False, style=style, soft_wrap=True)
 
 
 def warn(*messages: str | None) -> None:
     """Print warnings on standard error, of those that there are: of each kind one, and how many."""
-    console, kinds = Console(stderr=True), dict[str, list[str]]()
+    kinds: dict[str, list[str]] = {}
     for message in filter(None, messages):
         kinds.setdefault(_VARYING.sub("", message), []).append(message)
     for first, *others in kinds.values():
         names = [" ".join(re.findall(r"^\S+(?=: )|'[^']*'", other)[:2]) for other in others]
         of = f": {', '.join(dict.fromkeys(names))}" if all(names) else ""
         more = f" ({len(others)} more such warnings{of})" if others else ""
-        text = _filled(f"warning: {first}{more}", console.width)
-        console.print(text, highlight=False, markup=False, style="yellow", soft_wrap=True)
+        note(f"warning: {first}{more}", "yellow")
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from synthfair.secure.task import (
     require_records,
 )
 from synthfair.task.limits import (
-    AggregatorSettings,
     ServerSettings,
     SiteSettings,
     read_settings,
@@ -196,8 +195,11 @@ def _site(kit: Kit) -> Iterator[str]:
         yield f"{key}: others may read it; chmod 600"
     if isinstance(settings, SiteSettings):
         yield from _table(kit, settings)
-    else:
-        yield from _aggregator(kit, settings)
+        return
+    if not settings.limits.most_tasks:
+        yield f"{kit.settings_path}: limits allow no task: no job may have a sum"
+    read_keys([settings.clients])
+    require_records(key.with_suffix(RECORDS), read_aggregator_secret(key))
 
 
 def _table(kit: Kit, settings: SiteSettings) -> Iterator[str]:
@@ -216,10 +218,3 @@ def _table(kit: Kit, settings: SiteSettings) -> Iterator[str]:
     if needs_bound and ledger.spent().limit is None:
         yield f"{ledger.path}: has no limit for all jobs; python -m synthfair ledger sets one"
     read_signing_key(settings.key)
-
-
-def _aggregator(kit: Kit, settings: AggregatorSettings) -> Iterator[str]:
-    if not settings.limits.most_tasks:
-        yield f"{kit.settings_path}: limits allow no task: no job may have a sum"
-    read_keys([settings.clients])
-    require_records(settings.key.with_suffix(RECORDS), read_aggregator_secret(settings.key))

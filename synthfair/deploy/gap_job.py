@@ -134,7 +134,7 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
 
     settings = {"epsilon": job.epsilon}
     question = federation.question(
-        task="gap", round=0, settings=settings, timeout=job.timeout, carried=job.model
+        task="gap", settings=settings, timeout=job.timeout, carried=job.model
     )
     answers = federation.ask(question, read, least=job.least_answers)
     gaps = gaps_of_counts(

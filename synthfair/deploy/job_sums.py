@@ -8,7 +8,7 @@ those of :mod:`synthfair.secure`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -125,10 +125,6 @@ def secure_sum(
             where these refuse the uploads, with what to do.
         InputError: the sums do not open, see :func:`synthfair.secure.open_sums`; the task is spent.
     """
-
-    def read(site: str, content: bytes) -> bytes:
-        return _verified(task, content, federation.keys[site])
-
     store, least, sites = folder / f"{task.id.hex()}.uploads", task.least_clients, None
     refused, document = store.with_suffix(".refused"), task.model_dump(mode="json")
     if not store.exists():
@@ -138,7 +134,8 @@ def secure_sum(
             shares, names = _of_role(task, refused.read_bytes(), 0), site_names(federation)
             sites = tuple(names[verify_upload(share, task, 0)[0].hex()] for share in shares)
             least = len(sites)
-        uploads = federation.ask(sum_question, read, least=least, sites=sites)
+        verified = partial(_verified, task, federation.keys)
+        uploads = federation.ask(sum_question, verified, least=least, sites=sites)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(store, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads.values()))
@@ -171,14 +168,14 @@ def secure_sum(
         ) from error
 
 
-def _verified(task: SumTask, content: bytes, client: str) -> bytes:
-    """Return what a client has sent, if it can be one upload for each aggregator."""
+def _verified(task: SumTask, keys: Mapping[str, str], site: str, content: bytes) -> bytes:
+    """Return what a site has sent, if it can be one upload for each aggregator."""
     size, roles = upload_bytes(task), len(task.aggregators)
     if len(content) != roles * size:
         raise InputError(f"{len(content)} bytes; must be {roles} times {size}")
     uploads = (_of_role(task, content, role)[0] for role in range(roles))
     senders = {verify_upload(upload, task, role)[:2] for role, upload in enumerate(uploads)}
-    if len(senders) != 1 or senders.pop()[0].hex() != client:
+    if len(senders) != 1 or senders.pop()[0].hex() != keys[site]:
         raise InputError("uploads: of another client, or of different sharings")
     return content
 

@@ -100,9 +100,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     least = job.least_answers
     label, folder = job_label(federation, counts, private.parent, "privfairfl", least=least)
     task = make_sum(federation, counts, label=label, least=least)
-    question = federation.question(
-        task="privfairfl", round=0, settings={}, timeout=job.timeout, carried=content
-    )
+    question = federation.question(task="privfairfl", timeout=job.timeout, carried=content)
     total = secure_sum(federation, task, question, folder=folder, anew=folder)
     histogram = score_histogram(counts, total)
     histogram.write(output / HISTOGRAM)
@@ -120,4 +118,4 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         checkpoint.unlink()
     if job.send_back:
         changes = {"task": "deliver", "carried": (output / FAIR_MODEL).read_bytes()}
-        federation.ask(question.model_copy(update=changes), least=least)
+        federation.ask(question.model_copy(update=changes), least=0)  # who stores none refuses

@@ -115,7 +115,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         releases = [release]
     else:
         question = federation.question(
-            task="single_shot", round=0, settings=job.release, timeout=job.timeout
+            task="single_shot", settings=job.release, timeout=job.timeout
         )
         releases = [*federation.ask(question, stored, least=job.least_answers).values()]
     from synthfair.server.page import serve
@@ -148,9 +148,7 @@ def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -
     while tasks := next_tasks(opened, config, schema, aggregators, names, least=least, label=label):
         task = next(iter(tasks.values()))
         federation.sites = tuple(sorted(names[key] for key in task.clients))
-        question = federation.question(
-            task="single_shot", round=len(opened), settings={}, timeout=job.timeout
-        )
+        question = federation.question(task="single_shot", round=len(opened), timeout=job.timeout)
         total = secure_sum(federation, task, question, folder=folder, anew=folder)
         opened = (*opened, opened_sum(cast(RowSums, task.what), total))
     write_release(surrogate_from_sums(opened, config, schema), private / "surrogate.parquet")

@@ -15,25 +15,8 @@ if TYPE_CHECKING:
     from synthfair.release.settings import DistillConfig
     from synthfair.secure.task import SumTask
 
-ADVERSARIES = {
-    "anyone": None,
-    "sees_sums": "everyone who sees the noisy sums, and nothing else of the reports",
-    "sees_uploads": "everyone who sees what clients send, and the model: server and other clients",
-    "all_but_one": "all aggregators but one, and everyone who sees the noisy sums",
-}
-
-CONDITIONS = {
-    "teacher": "Conditional on the phase-1 teacher, which was trained on the same rows without"
-    " noise: one row can change every label that phase 2 learns.",
-}
-
 _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 """Fields of a guarantee that other facts say."""
-
-
-def limits(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return all that a guarantee does not cover."""
-    return tuple(render("not_covered.txt.j2", guarantee=guarantee).splitlines())
 
 
 def claim(guarantee: Guarantee | None) -> str:
@@ -49,15 +32,12 @@ def claim(guarantee: Guarantee | None) -> str:
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return a guarantee of differential privacy in full."""
     given = {"privacy": claim(guarantee)} | guarantee.model_dump(exclude=_IN_WORDS)
-    against, condition = ADVERSARIES[guarantee.adversary], guarantee.condition
     if guarantee.aggregators and not guarantee.mechanisms:
         given["noise"] = f"discrete Laplace of scale {guarantee.scale}, by each aggregator"
-    if guarantee.counts_epsilon:
-        against = f"{against}; of the counts, {ADVERSARIES['all_but_one']}"
     return given | {
-        "condition": condition and CONDITIONS[condition],
-        "holds_against": against,
-        "not_covered": limits(guarantee),
+        "condition": render("condition.txt.j2", guarantee=guarantee) or None,
+        "holds_against": render("holds_against.txt.j2", guarantee=guarantee) or None,
+        "not_covered": render("not_covered.txt.j2", guarantee=guarantee).splitlines(),
     }
 
 
@@ -69,10 +49,7 @@ def sum_table(task: SumTask, clients: int | str = "") -> Table:
 
 def origin_facts(origin: Origin) -> dict[str, Any]:
     """Return whose rows were counted, and what protects them."""
-    counted = f"records of {origin.clients} surrogates by their weights; no client was asked again"
-    if origin.unpaired:
-        counted += f"; in {origin.unpaired} of them it is made up which label goes with which group"
-    counted = counted if origin.surrogates else f"rows of {origin.clients} clients"
+    counted = render("counted.txt.j2", origin=origin)
     facts = {"counted": counted, "privacy": [claim(guarantee) for guarantee in origin.guarantees]}
     guarantee = None if origin.surrogates else origin.guarantees[0]
     return facts | guarantee_facts(guarantee) if guarantee else facts
@@ -86,21 +63,14 @@ def header_facts(header: Header) -> dict[str, Any]:
 def release_facts(
     config: DistillConfig | SurrogateConfig, guarantee: Guarantee | None, hides_pairs: bool
 ) -> dict[str, Any]:
-    """Return the same from what metrics.json has of a release."""
-    facts = guarantee_facts(guarantee) if guarantee else {}
-    return facts | {"discloses": disclosures(config, guarantee is not None, hides_pairs)}
-
-
-def disclosures(
-    config: DistillConfig | SurrogateConfig, private: bool, hides_pairs: bool = False
-) -> tuple[str, ...]:
-    """Return what a release made with these settings discloses about the real rows.
+    """Return the same from what metrics.json has of a release.
 
     Args:
         config: its settings.
-        private: whether noise protects the rows; not so if it came from a fixed seed.
+        guarantee: None where no noise protects the rows, or noise that came from a fixed seed.
         hides_pairs: whether sums by label and by group stand in place of those of some pairs.
     """
-    values = {"is_surrogate": isinstance(config, SurrogateConfig), "private": private}
-    text = render("disclosures.txt.j2", config=config, hides_pairs=hides_pairs, **values)
-    return tuple(text.splitlines())
+    facts = guarantee_facts(guarantee) if guarantee else {}
+    kind = {"is_surrogate": isinstance(config, SurrogateConfig), "private": guarantee is not None}
+    discloses = render("disclosures.txt.j2", config=config, hides_pairs=hides_pairs, **kind)
+    return facts | {"discloses": discloses.splitlines()}

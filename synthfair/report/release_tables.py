@@ -149,13 +149,7 @@ def ledger_table(ledger: Ledger) -> Table:
             relation = guarantee.relation.replace("_", " ")
             row = (entry.output, f"{guarantee.epsilon:g}{counted}", guarantee.delta, relation)
         rows.append((record.time, *row))
-    costs = ledger.spent()
-    if costs.composition is None:
-        total = "One release or more has no guarantee, and so there is none for all together."
-    else:
-        delta = costs.limit.delta if costs.limit else 1e-6
-        limit = f", of at most {costs.limit.epsilon:g}" if costs.limit else "; no limit is set"
-        total = f"In all epsilon = {costs.epsilon(delta):.3g} at delta = {delta:g}{limit}."
+    total = render("spent.txt.j2", costs=ledger.spent())
     columns = ("time", "release", "epsilon", "delta", "relation")
     return Table(columns, rows, f"releases booked in {ledger.path}", total, "g")
 

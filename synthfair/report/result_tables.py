@@ -241,12 +241,8 @@ def influence_table(influences: Influences, signed_by: Mapping[str, str] | None 
             "remarks": tuple(remarks),
         }
         records.append(record)
-    caption = (
-        "The model with the release minus that without, to first order. Scores: root mean square of"
-        " the change, in logits; relative: to the scores without."
-    )
-    if not all(math.isnan(influence.weight) for _, influence in ranked):
-        caption += " Weight: what one of its rows counts, by the trusted rows."
+    is_weighed = not all(math.isnan(influence.weight) for _, influence in ranked)
+    caption = render("influence_caption.txt.j2", is_weighed=is_weighed)
     return Table.of(records, caption=caption, max_rows=MAX_SHOWN_RELEASES)
 
 
@@ -254,13 +250,10 @@ def influence_summary(influences: Influences) -> Table | str:
     """Return one line where nothing is wrong with any release; else the table."""
     from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
-    releases = influences.releases
-    if any(i.outlier or i.alone or i.weight < MIN_TRUST for i in releases.values()):
+    moved = influences.releases.values()
+    if any(each.outlier or each.alone or each.weight < MIN_TRUST for each in moved):
         return influence_table(influences)
-    name = max(releases, key=lambda name: releases[name].scores)
-    none = "" if math.isnan(influences.outliers_above) else "No release stands out. "
-    size = f"{releases[name].relative:.2f} of their size"
-    return f"{none}Without {name} the scores would change the most, by {size}."
+    return render("influence.txt.j2", influences=influences)
 
 
 def outlier_warning(influences: Influences) -> str | None:

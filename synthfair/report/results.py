@@ -26,6 +26,7 @@ from synthfair.metrics_file import (
     read_metrics,
 )
 from synthfair.report.text_table import as_text
+from synthfair.report.words import render
 from synthfair.server.settings import FOR_SURROGATES
 from synthfair.task.federation_file import FEDERATION, FederationFile
 from synthfair.trained import TrainedModel, read_model
@@ -207,19 +208,7 @@ class Summary(NamedTuple):
     @property
     def setting(self) -> str:
         """Return the fairness that was asked for, in words; empty where no setting says so."""
-        amount = _words(self.asked.amounts) if self.asked.amounts else ""
-        gaps = [f"gap at most {amount}"] if amount else []
-        if client_gap := self.asked.client_gap:
-            gaps.append(f"gap of each client at most {client_gap:g}")
-        if min_ratio := self.asked.min_ratio:
-            gaps.append(f"ratio at least {min_ratio:g}")
-        return {
-            "weight": f"penalty weight {amount}",
-            "tolerance": f"tolerance {amount}" if amount else "no constraint",
-            "gap": ", ".join(gaps),
-            "row_weights": "reweighted rows",
-            "nothing": "",
-        }[self.asked.by]
+        return render("setting.txt.j2", asked=self.asked)
 
     @property
     def gap_size(self) -> Metric:

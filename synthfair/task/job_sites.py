@@ -86,13 +86,13 @@ class JobSites:
         self._round_seconds: list[float] = []
 
     def question(self, **fields: Any) -> Question:
-        """Return a question of the job, of these fields of a question."""
+        """Return a question of the job, of these fields; by default of the first round."""
         return Question(
             job=self.job,
             recipient=self._server,
             version=synthfair.__version__,
             schema_hash=self.schema.hash,
-            **fields,
+            **({"round": 0, "settings": {}} | fields),
         )
 
     def ask(

@@ -1,13 +1,16 @@
 """The search for the weight that a wanted gap needs."""
 
+import jax
 import numpy as np
 import pytest
+import scipy.optimize
 from builders import SCHEMA, SCHEMA_OF_3, TABLE, TABLE_OF_3
 from hypothesis import given
 from hypothesis import strategies as st
 
 import synthfair as sf
 from synthfair.distill import gap_search
+from synthfair.distill.problem import make_problem
 from synthfair.fairness.metrics import statistical_parity_difference
 
 
@@ -53,6 +56,16 @@ def test_gap_out_of_reach_is_not_met_and_the_smallest_is_released(steps, search_
     assert float(found.reached.gap) == pytest.approx(min(found.tried.values()))
     assert len(found.history.objective) == 50 * len(found.tried)
     assert distil(None, penalty="covariance", steps=10, rho_o=3.0).rho_o == 3
+
+
+def test_excess_of_a_search_is_above_the_optimum_for_the_weight_found():
+    found = distil(0.08, penalty="covariance")
+    config = found.config.replace(max_gap=None, rho_o=found.rho_o)
+    problem = make_problem(sf.encode(TABLE, SCHEMA), config, n_groups=2)
+    fun = jax.jit(jax.value_and_grad(problem.objective))
+    best = scipy.optimize.minimize(lambda t: tuple(map(np.asarray, fun(t))), found.theta, jac=True)
+    above = (float(found.reached.objective) - best.fun) / float(fun(problem.first_theta)[0])
+    assert found.outer_excess == pytest.approx(above, rel=0.5, abs=1e-6)
 
 
 def searched(gap_of, wanted):
