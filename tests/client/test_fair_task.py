@@ -95,7 +95,7 @@ def test_rows_that_cannot_be_compared_by_one_of_two_attributes_are_refused():
     schema = with_column(SCHEMA, "home", missing="refuse").with_sensitive(["town", "home"])
     with pytest.raises(InputError, match="'home', among all rows, holds only .'own'"):
         distil(TABLE.assign(home="own"), schema, groups_by=("town", "home"))
-    rows, config = encode(TABLE.fillna("own"), schema), DistillConfig(groups_by=("town",))
+    rows, config = encode(TABLE.fillna({"home": "own"}), schema), DistillConfig(groups_by=("town",))
     made = FairTask(schema, config).problem(rows, None, Run("t"))
     assert made.objective.by == schema.groupings_by(["town"])
 
