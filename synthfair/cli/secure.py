@@ -101,8 +101,8 @@ def plan(
             first sums of a surrogate must be in all others.
         output: The public file to write, e.g. task.json; of a surrogate a folder.
         unit: What epsilon protects: one row, or all rows of a user.
-        rows_per_user: With the unit user: so many rows of each user count, the first of the table;
-            noise grows with it.
+        rows_per_user: With the unit user: at most so many rows of each user count, whatever their
+            order in the table; noise grows with it.
     """
     from synthfair.cli.show import say
     from synthfair.files import require_free
@@ -293,10 +293,8 @@ def open_sums(
     total = aggregator.open_sums(
         public_task, partial, commitments=commitments or None, sources=sums
     )
-    if summand.kind == "rows":
-        opened_sum(summand, total).write(output)
-    else:
-        aggregator.score_histogram(summand, total).write(output)
+    opened = opened_sum if summand.kind == "rows" else aggregator.score_histogram
+    opened(summand, total).write(output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

@@ -118,4 +118,4 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         checkpoint.unlink()
     if job.send_back:
         changes = {"task": "deliver", "carried": (output / FAIR_MODEL).read_bytes()}
-        federation.ask(question.model_copy(update=changes), least=least)
+        federation.ask(question.model_copy(update=changes), least=0)  # who stores none refuses

@@ -14,7 +14,7 @@ from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS_NAME, GapsFile
 from synthfair.metrics_file import METRICS
 from synthfair.report import figures, result_tables
-from synthfair.report.answer import RATES_OF, advice, answer
+from synthfair.report.answer import RATES_OF, advice, answer, furthest
 from synthfair.report.results import RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
@@ -70,6 +70,7 @@ def write_report(
         Table=Table,
         can_draw=figures.can_draw(),
         compared=RATES_OF,
+        furthest=furthest,
         as_text=as_text,
         few_rows=MIN_RATE_ROWS,
         version=synthfair.__version__,

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from synthfair.release.settings import DistillConfig
     from synthfair.secure.task import SumTask
 
-ADVERSARIES = {
-    "anyone": None,
-    "sees_sums": "everyone who sees the noisy sums, and nothing else of the reports",
-    "sees_uploads": "everyone who sees what clients send, and the model: server and other clients",
-    "all_but_one": "all aggregators but one, and everyone who sees the noisy sums",
-}
-
-CONDITIONS = {
-    "teacher": "Conditional on the phase-1 teacher, which was trained on the same rows without"
-    " noise: one row can change every label that phase 2 learns.",
-}
-
 _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 """Fields of a guarantee that other facts say."""
 
@@ -44,14 +32,11 @@ def claim(guarantee: Guarantee | None) -> str:
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return a guarantee of differential privacy in full."""
     given = {"privacy": claim(guarantee)} | guarantee.model_dump(exclude=_IN_WORDS)
-    against, condition = ADVERSARIES[guarantee.adversary], guarantee.condition
     if guarantee.aggregators and not guarantee.mechanisms:
         given["noise"] = f"discrete Laplace of scale {guarantee.scale}, by each aggregator"
-    if guarantee.counts_epsilon:
-        against = f"{against}; of the counts, {ADVERSARIES['all_but_one']}"
     return given | {
-        "condition": condition and CONDITIONS[condition],
-        "holds_against": against,
+        "condition": render("condition.txt.j2", guarantee=guarantee) or None,
+        "holds_against": render("holds_against.txt.j2", guarantee=guarantee) or None,
         "not_covered": render("not_covered.txt.j2", guarantee=guarantee).splitlines(),
     }
 

@@ -241,12 +241,8 @@ def influence_table(influences: Influences, signed_by: Mapping[str, str] | None 
             "remarks": tuple(remarks),
         }
         records.append(record)
-    caption = (
-        "The model with the release minus that without, to first order. Scores: root mean square of"
-        " the change, in logits; relative: to the scores without."
-    )
-    if not all(math.isnan(influence.weight) for _, influence in ranked):
-        caption += " Weight: what one of its rows counts, by the trusted rows."
+    is_weighed = not all(math.isnan(influence.weight) for _, influence in ranked)
+    caption = render("influence_caption.txt.j2", is_weighed=is_weighed)
     return Table.of(records, caption=caption, max_rows=MAX_SHOWN_RELEASES)
 
 

@@ -48,8 +48,8 @@ def count_table(
 ) -> np.ndarray:
     """Return [2 G B] int64, what a client adds to the sum.
 
-    With the unit user, the first ``rows_per_user`` rows of each user count, in the table's order;
-    the others are left out.
+    With the unit user, ``rows_per_user`` rows of each user count at most, which their content
+    chooses, whatever their order in the table; the others are left out.
 
     Args:
         summand: what is summed.
