@@ -48,8 +48,8 @@ def test_problem_has_the_model_inputs_in_the_order_of_their_content(intercept):
 def test_rows_that_pad_a_problem_do_not_count(notion):
     """A penalty that is given sees the real rows alone."""
     config = DistillConfig(n_synthetic=24, notion=notion)
-    padded = make_problem(REAL, config, n_groups=2).objective
-    penalty = named_penalty(config, n_groups=2)
+    padded = make_problem(REAL, config, n_groups=2, by=((0, 1), (0, 1))).objective
+    penalty = named_penalty(config, n_groups=2, by=((0, 1), (0, 1)))
     plain = make_problem(REAL, config, n_groups=2, penalty=penalty).objective
     assert [len(each.y) for each in (padded, plain)] == [2048, 121]
     theta = jnp.asarray(np.random.default_rng(0).normal(size=len(plain.columns)))
@@ -58,10 +58,13 @@ def test_rows_that_pad_a_problem_do_not_count(notion):
 
 
 def test_release_is_compared_on_the_real_rows_alone():
-    objective = make_problem(REAL, DistillConfig(n_synthetic=24), n_groups=2).objective
+    """By a grouping of three groups."""
+    s = np.where(np.arange(121) % 2, 2 * REAL.s, 1)
+    given = {"n_groups": 3, "by": ((0, 0, 1),)}
+    objective = make_problem(REAL._replace(s=s), DistillConfig(n_synthetic=24), **given).objective
     thetas = np.random.default_rng(1).normal(size=(2, len(objective.columns)))
     selected = np.column_stack([REAL.x, np.ones(121)]) @ thetas.T > 0
-    gaps = [abs(one[REAL.s == 1].mean() - one[REAL.s == 0].mean()) for one in selected.T]
+    gaps = [abs(one[s == 2].mean() - one[s != 2].mean()) for one in selected.T]
     share, right = (REAL.y > 0).mean(), (selected[:, 0] == (REAL.y > 0)).mean()
     found = _compared(objective, *map(jnp.asarray, thetas))
     np.testing.assert_allclose(found, [right, gaps[0], max(share, 1 - share), gaps[1]], rtol=1e-12)

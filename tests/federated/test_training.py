@@ -12,7 +12,14 @@ from two_group_rows import weights_for
 import synthfair as sf
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
-from synthfair.federated import TrainConfig, engine, make_user_data, train_rounds, train_table
+from synthfair.federated import (
+    TrainConfig,
+    assign_users,
+    engine,
+    make_user_data,
+    train_rounds,
+    train_table,
+)
 from synthfair.federated.training import _fingerprint
 from synthfair.privacy.ledger import Ledger
 
@@ -98,12 +105,22 @@ def test_training_with_epsilon_is_booked_once_and_noisy(tmp_path):
     assert spent.epsilon(1e-3) == pytest.approx(5.0)
     again, _, spent = run(tmp_path, force=True)  # what was bought once is bought for good
     assert (spent.releases, again.model) == (1, one.model)
-    two, _, spent = run(tmp_path, PRIVATE.replace(seed=1), force=True)
+    two, found, spent = run(tmp_path, PRIVATE.replace(seed=1), force=True)
     assert spent.releases == 2
+    held = assign_users(make_table(300), seed=1, rows_per_user=3.0)[2]["test"]  # out, by its seed
+    assert found["accuracy"]["value"] == np.mean(two.model.predict(held) == held["paid"])
     counts = [np.asarray(training.history.sums.rows) for training in (one, two)]
     ratio = (counts[0] - 240).std() / one.guarantee.mechanisms[0].noise
     assert 0.65 < ratio < 1.35  # of 100 rounds: false alarm 1e-6
     assert not np.allclose(*counts)  # another seed each time
+
+
+def test_training_says_how_it_was_asked_to_be_fair(tmp_path):
+    found = run(tmp_path, FEDAVG.replace(rounds=1), weights=weights_for(SCHEMA))[1]
+    assert found["asked"]["by"] == "row_weights"
+    asked = {"notion": "equal_opportunity", "temperature": 2.5}
+    config = TrainConfig(method="refine", penalty="selection_rate", **asked)
+    assert config.plan(data_for(config)).gap == sf.SelectionRatePenalty(2, **asked)
 
 
 def test_training_with_noise_drawn_anew_is_booked_each_time(tmp_path):

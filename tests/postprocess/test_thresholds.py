@@ -99,6 +99,7 @@ def test_mixture_is_as_good_as_any_and_within_the_tolerance(notion, n_groups):
     ((1, 1), 0, "equal_opportunity", r"group 'b' and label \+1: counted 0"),
     ((1, 1), -9, "equalized_odds", r"group 'b' and label \+1: counted -45"),
     ((1,), 0, "statistical_parity", "group 'b': counted 0"),
+    ((1, 0), -9, "equal_opportunity", "group 'b': counted -"),
 ])  # fmt: skip
 def test_thresholds_of_a_group_without_rows_that_are_compared_are_refused(place, count, notion, said):  # fmt: skip
     counts = small_counts(0)

@@ -178,6 +178,7 @@ def test_cell_below_k_min_is_hidden_and_alone_refused(rows, is_hidden):
 def test_cell_of_rows_that_noise_may_explain_is_hidden(deviations, is_hidden):
     """The noise is that of rows as all columns tell them, found by draws."""
     spec, rng = SurrogateSpec(private(k_min=5), SCHEMA), np.random.default_rng(0)
+    assert spec.sd("histograms") == spec.guarantee.mechanisms[0].noise
     draws = rng.normal(scale=spec.sd("histograms"), size=(20_000, spec.columns.ends[-1]))
     rows = round(deviations * row_counts(draws, spec.columns).std())
     assert hidden(spec, rows)[3] == is_hidden
