@@ -21,12 +21,7 @@ _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 
 def claim(guarantee: Guarantee | None) -> str:
     """Return in a line how much privacy there is, and whose."""
-    if guarantee is None:
-        return "none"
-    unit = {"row": "one row", "user": "one user, with all its rows"}[guarantee.unit]
-    unit += " of one client" * (guarantee.adversary == "sees_uploads")
-    budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
-    return f"({budget})-differential privacy of {unit}"
+    return render("claim.txt.j2", guarantee=guarantee)
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:

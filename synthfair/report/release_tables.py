@@ -168,11 +168,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         groups = fitted(release, schema).s
     else:
         schema = header.table_schema
-    signature = "none: anybody may have written this"
-    if key := inspection.signature.public_key:
-        client = inspection.client
-        signer = "somebody unknown here" if client is None else repr(client)
-        signature = f"valid, by {signer}, key {key}"
+    key = inspection.signature.public_key
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
     # Rows of each pair of group and label, and the real ones for which they stand.
     weight, counts = release.weight, []
@@ -195,7 +191,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         "sha256": inspection.sha256,
         "format": f"{header.format}, written by synthfair {header.version}",
         "content": f"unaltered, sha256 {inspection.signature.sha256}",
-        "signature": signature,
+        "signature": render("signature.txt.j2", key=key, client=inspection.client),
         "schema": header.table_schema.hash + fits[inspection.fits],
         "kind": header.kind,
         "rows": _shape(release),

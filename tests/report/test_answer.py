@@ -8,7 +8,6 @@ import pytest
 from builders import make_schema
 from report_runs import copied, edited, page_of, tables, write_run
 
-import synthfair as sf
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import LabelCounts
 from synthfair.fairness.metrics import Metric, Rates, Scored
@@ -192,25 +191,6 @@ def test_model_that_selects_nobody_is_not_usable_and_the_last_choice(plain, fair
     assert row[titles.index("at most 0.1?")] == "not usable"
     said = sentence("spd", read_results([run])[0].metrics, limit=0.1, is_plain=True)
     assert not re.search("is (probably )?met|needed", said)
-
-
-def test_model_reads_the_group_by_whatever_settings_say_so(fair, tmp_path):
-    surrogates = {"client_0": sf.SurrogateConfig().model_dump(mode="json")}
-    for reads in (False, True):
-        client, server = (
-            made(group_input=reads).model_dump(mode="json")
-            for made in (sf.DistillConfig, sf.ServerConfig)
-        )
-        train = {"method": "fedavg", "seed": 0, "group_input": reads}
-        for changes in (
-            {"config": {"client_0": client}}, {"config": surrogates, "server": server},
-            {"config": {}, "train": train},
-        ):  # fmt: skip
-            (result,) = read_results([edited(fair, tmp_path / "x", **changes)])
-            assert result.reads_groups is reads
-    decision = {"notion": "statistical_parity", "alpha": 0.1}
-    by_group = edited(fair, tmp_path / "by", config={}, decision=decision)
-    assert "reads the group" in asked([by_group]).sentence
 
 
 def test_groups_left_out_are_not_among_those_compared(fair):

@@ -107,3 +107,22 @@ def test_frontier_damaged_is_refused_by_line_and_column(tmp_path):
     path.write_text(f"{titles}\n1,1.9,0.1,0.9,0.1,1\n")
     with pytest.raises(sf.InputError, match="frontier.csv: 0.accuracy"):
         read_frontier(path)
+
+
+def test_model_reads_the_group_by_whatever_settings_say_so(runs, tmp_path):
+    surrogates = {"client_0": sf.SurrogateConfig().model_dump(mode="json")}
+    for reads in (False, True):
+        client, server = (
+            made(group_input=reads).model_dump(mode="json")
+            for made in (sf.DistillConfig, sf.ServerConfig)
+        )
+        train = {"method": "fedavg", "seed": 0, "group_input": reads}
+        for changes in (
+            {"config": {"client_0": client}}, {"config": surrogates, "server": server},
+            {"config": {}, "train": train},
+        ):  # fmt: skip
+            (result,) = read_results([edited(runs[0], tmp_path / "x", **changes)])
+            assert result.reads_groups is reads
+    decision = {"notion": "statistical_parity", "alpha": 0.1}
+    (result,) = read_results([edited(runs[0], tmp_path / "y", config={}, decision=decision)])
+    assert result.reads_groups
