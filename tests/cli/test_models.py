@@ -102,8 +102,7 @@ def test_explanation_sums_to_the_score_from_the_reference(predicted):
     ("new.csv --explain --reference empty.csv", "empty.csv: "), ("new.csv --keep none", "'none'"),
 ])  # fmt: skip
 def test_predict_refuses_and_leaves_no_output(predicted, tmp_path, capsys, words, named):
-    who = TABLE["who"].where(TABLE.index != 32)
-    bad = TABLE.assign(town=["a"] * 30 + ["z"] * 20, who=who)
+    bad = TABLE.assign(town=["a"] * 30 + ["z"] * 20, who=TABLE["who"].where(TABLE.index != 32))
     bad.to_parquet("bad.parquet", row_group_size=7)
     bad.to_csv("bad.csv", index=False)
     TABLE.head(0).to_csv("empty.csv", index=False)

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
 from synthfair.client import distill_file
-from synthfair.client.fair_task import Baseline, check_copies
+from synthfair.client.fair_task import Baseline, FairTask, check_copies
 from synthfair.data.encode import Encoded, encode, encode_records, in_content_order
 from synthfair.errors import InputError
 from synthfair.privacy.guarantee import FEATURE_GRID
@@ -95,6 +95,9 @@ def test_rows_that_cannot_be_compared_by_one_of_two_attributes_are_refused():
     schema = with_column(SCHEMA, "home", missing="refuse").with_sensitive(["town", "home"])
     with pytest.raises(InputError, match="'home', among all rows, holds only .'own'"):
         distil(TABLE.assign(home="own"), schema, groups_by=("town", "home"))
+    rows, config = encode(TABLE.fillna({"home": "own"}), schema), DistillConfig(groups_by=("town",))
+    made = FairTask(schema, config).problem(rows, None, Run("t"))
+    assert made.objective.by == schema.groupings_by(["town"])
 
 
 def test_rows_without_weight_do_not_count_as_a_group():

@@ -48,16 +48,14 @@ def test_point_is_its_method_on_the_split_of_its_seed(tmp_path):
     columns = SCHEMA.columns | {"home": Categorical(categories=("own", "rent", "other"))}
     schema = SCHEMA.model_copy(update={"columns": columns}).with_sensitive(("town", "home"))
     compared = ComparedTable(make_table(600).fillna({"home": "own"}), schema, "s", Split(clients=3))
-    point, config = make_grid(["central"], [10.0], 2, tmp_path)[1], {"groups_by": ("town",)}
-    run_point(point, compared, sf.DistillConfig(**config))
+    (_, point), by = make_grid(["central"], [10.0], 2, tmp_path), {"groups_by": ("town",)}
+    run_point(point, compared, sf.DistillConfig(**by))
     clients = compared_methods.federate(sf.partition(compared.table, clients=3, seed=1), schema)
-    report, config = sf.ServerConfig(seed=1, **config), config | {"rho_o": 10.0, "seed": 1}
-    config = sf.DistillConfig(**config)
+    config, report = sf.DistillConfig(rho_o=10.0, seed=1, **by), sf.ServerConfig(seed=1, **by)
     expected, _ = compared_methods.run_method("central", clients, config, report)
     written = read(point.folder)
     assert written["accuracy"] == expected.accuracy._asdict()
     assert written["spd"] == expected.spd._asdict()
-    assert (written["asked"]["by"], written["asked"]["amounts"]) == ("weight", [10.0])
     assert written["config"] == dict.fromkeys(clients.names, config.model_dump(mode="json"))
 
 

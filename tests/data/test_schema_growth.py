@@ -98,3 +98,5 @@ def test_fair_release_fits_its_own_schema_alone(fair_release):
         sf.pool_and_train([fair_release], GROWN)
     with pytest.raises(sf.InputError, match="in another order"):
         sf.pool_and_train([fair_release], with_first(SCHEMA, "home"))
+    with pytest.raises(sf.InputError, match="'town': categories"):  # its groups are numbers
+        sf.pool_and_train([fair_release], with_column(SCHEMA, "town", categories=("b", "a")))

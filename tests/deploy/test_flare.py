@@ -54,9 +54,8 @@ def execute(world, stopped=False, **changes):
     fl_ctx = manager.new_context()
     fl_ctx.set_prop(FLContextKey.JOB_META, {"submitter_name": "lead@hub.org\n"}, private=True)
     asked = Shareable(world.ask(RELEASE)._asdict() | changes)
-    if stopped:
-        (abort := Signal()).trigger("stop")
-    found = SiteExecutor().execute("single_shot", asked, fl_ctx, abort if stopped else Signal())
+    abort = SimpleNamespace(triggered=stopped)
+    found = SiteExecutor().execute("single_shot", asked, fl_ctx, abort)
     assert engine.fired == []
     return found
 

@@ -71,14 +71,10 @@ def test_group_rates_and_metrics_of_any_rows_are_numpys(rows):
 def test_gaps_are_those_of_fairlearn(n_groups):
     y, score, s = np.random.default_rng(0).normal(size=(3, 300))
     y, decided, s = np.sign(y), np.sign(score + (s > 0.3)), np.digitize(s, [0, 1][: n_groups - 1])
-    found = metrics(Scored(y, decided, s, n_groups))
-    for name, peer in (
-        ("spd", fl.demographic_parity_difference),
-        ("selection_ratio", fl.demographic_parity_ratio),
-        ("equal_opportunity_difference", fl.equal_opportunity_difference),
-        ("equalized_odds_difference", fl.equalized_odds_difference),
-    ):
-        assert abs(found[name]) == pytest.approx(peer(y, decided, sensitive_features=s))
+    names = {"spd": "demographic_parity_difference", "selection_ratio": "demographic_parity_ratio"}
+    for name, value in metrics(Scored(y, decided, s, n_groups)).items():
+        if peer := getattr(fl, names.get(name, name), None):
+            assert abs(value) == pytest.approx(peer(y, decided, sensitive_features=s))
 
 
 @any_rows

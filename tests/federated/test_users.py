@@ -85,12 +85,10 @@ def test_users_that_cannot_be_assigned_are_refused(how, complaint):
         assign_users(table, **how, seed=0)
 
 
-@pytest.mark.parametrize(
-    "sizes", [(2, 3, 3, 3), (3, 2, 3, 3), (3, 3, 2, 3), (3, 3, 3, 2), (0,) * 4]
-)
-def test_users_need_as_many_of_each_part(sizes):
-    with pytest.raises(InputError, match="equally many"):
-        make_users(*(np.zeros(size, int) for size in sizes))
+def test_users_need_as_many_of_each_part():
+    for sizes in (*3 - np.eye(4, dtype=int), np.zeros(4, int)):
+        with pytest.raises(InputError, match="equally many"):
+            make_users(*(np.zeros(size, int) for size in sizes))
 
 
 # Users with what their rows mean
