@@ -3,7 +3,7 @@
     python -m benchmarks.deploy                 # five minutes
 
 A server and its sites are processes of this machine, as `examples/deployment.py` starts them, with
-the loan applications of unlike lenders, or of eight alike ones. The machine's load is taken before
+the wages of two unlike regions, or of eight alike sites. The machine's load is taken before
 the first process starts: on a busy machine the times are the load's.
 """
 
@@ -61,13 +61,13 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     """Start the processes, run the job, and stop them; return seconds and bytes."""
     load = os.getloadavg()[0]
     if setting.sites == 2:
-        lenders = deployment.unlike_lenders()
+        regions = deployment.unlike_regions()
     else:
-        parts = partition(load_dataset("loanapp")[0], clients=setting.sites, seed=seed)
-        lenders = {f"lender{i}": part for i, part in enumerate(parts)}
+        parts = partition(load_dataset("twoyear")[0], clients=setting.sites, seed=seed)
+        regions = {f"site{i}": part for i, part in enumerate(parts)}
     with tempfile.TemporaryDirectory() as folder:
         shown = deployment.demonstrate(
-            Path(folder), lambda _: None, lambda *_: None, job=setting.job, lenders=lenders
+            Path(folder), lambda _: None, lambda *_: None, job=setting.job, regions=regions
         )
     federation = shown.run.federation
     if not (shown.run.completed and shown.clean and federation):

@@ -1,4 +1,4 @@
-"""A federation on this machine: a server and two unlike lenders, one upload, one fair model.
+"""A federation on this machine: a server and two unlike regions, one upload, one fair model.
 
     pip install '.[nvflare]'
     python examples/deployment.py --output synthfair-deploy-demo
@@ -11,7 +11,7 @@ watches it and fetches the model; all are stopped. What parties give to each oth
 different people: docs/deploy.md.
 
 Other jobs (docs/deploy-jobs.md): ``--job train`` in rounds; ``--job gap`` measures gaps from
-counts to which each lender adds noise; with two aggregators more, ``--job train --secure`` sums the
+counts to which each region adds noise; with two aggregators more, ``--job train --secure`` sums the
 rounds so that nobody sees the parts, and ``--job privfairfl`` sums counts, for thresholds.
 """
 
@@ -59,13 +59,10 @@ AGGREGATORS = ("auditor", "union")
 MOST_SECONDS = 180.0
 """After which a job is aborted."""
 
-PROJECT = "lenders"
+PROJECT = "regions"
 
-LENDERS = {"suburbs": "0", "city": "1"}
-"""The lenders, and their values of the column suffolk: 1 in Suffolk county, most of it Boston."""
-
-K_MIN = 10
-"""Least rows of a sum. The table is public and small; for people's rows keep the default, 50."""
+REGIONS = ("south", "west")
+"""The sites, two of the regions of the table twoyear."""
 
 CONSOLE = "console.log"
 """What a process says, in its party's folder."""
@@ -79,9 +76,9 @@ class Scenario(NamedTuple):
 
     Attributes:
         jobs: by kind, as ``project.yml`` has them.
-        limits: of each lender.
+        limits: of each region.
         sum_limits: of each aggregator; None where there is none.
-        epsilon: limit of each lender's ledger; None where it has none.
+        epsilon: limit of each region's ledger; None where it has none.
     """
 
     jobs: dict[str, Any]
@@ -99,11 +96,10 @@ class Scenario(NamedTuple):
 LIMITS = {
     "kinds": ["surrogate", "training"],
     "without_epsilon": True,
-    "k_min": K_MIN,
     "most_rounds": 400,  # a job that goes on asks for some rounds again
 }
 UPLOAD = {
-    "release": {"release": "surrogate", "k_min": K_MIN},
+    "release": {"release": "surrogate"},
     "server": {"rho": 30.0},
     "timeout": 300,
 }
@@ -127,7 +123,7 @@ GAP = Scenario(
 
 # A private training, then thresholds by group from noisy counts that two aggregators add up.
 TRAINING_EPSILON, COUNTS_EPSILON, DELTA = 4.0, 1.0, 0.0001
-LEAST_ROWS = 180  # of the smaller lender, a public number
+LEAST_ROWS = 800  # of the smaller region, a public number
 THRESHOLDS = {
     "train": {
         "train": {
@@ -164,36 +160,36 @@ PRIVATE = Scenario(
 )
 
 
-# 2. The lenders' rows, and what all parties prepare.
+# 2. The regions' rows, and what all parties prepare.
 
 
-def unlike_lenders() -> dict[str, ClientTable]:
-    """Return the loan applications of the table ``loanapp``, by lender."""
-    table = sf.load_dataset("loanapp")[0]
-    parts = partition_by(table, "suffolk", seed=0)
-    return {lender: parts[value] for lender, value in LENDERS.items()}
+def unlike_regions() -> dict[str, ClientTable]:
+    """Return the wages of young people, table ``twoyear``, by region."""
+    table = sf.load_dataset("twoyear")[0]
+    parts = partition_by(table, "region", seed=0)
+    return {name: parts[name] for name in REGIONS}
 
 
 def prepare(
-    output: Path, port: int, lenders: Mapping[str, ClientTable], scenario: Scenario = OPEN
+    output: Path, port: int, regions: Mapping[str, ClientTable], scenario: Scenario = OPEN
 ) -> dict[str, Path]:
     """Make kits as each party would fill them in, and the jobs; return the kits by party."""
-    schema, exchanged = sf.load_dataset("loanapp")[1], output / "exchanged"
+    schema, exchanged = sf.load_dataset("twoyear")[1], output / "exchanged"
     exchanged.mkdir(parents=True)
     (exchanged / "schema.json").write_text(schema.to_json(), encoding="utf-8")
     if "gap" in scenario.jobs:
-        write_gap_model(exchanged, lenders, schema)
+        write_gap_model(exchanged, regions, schema)
 
     # What is agreed, and public: the sites, their limits, and the jobs.
     aggregators, sum_limits = scenario.aggregators, scenario.sum_limits
-    limits = dict.fromkeys(lenders, scenario.limits) | dict.fromkeys(aggregators, sum_limits)
+    limits = dict.fromkeys(regions, scenario.limits) | dict.fromkeys(aggregators, sum_limits)
     sites = [{"name": name, "org": org_of(name), "limits": limits[name]} for name in limits]
     write_json(  # JSON is YAML
         exchanged / "project.yml",
         {
             "schema": "schema.json",
-            "sites": sites[: len(lenders)],
-            "aggregators": sites[len(lenders) :],
+            "sites": sites[: len(regions)],
+            "aggregators": sites[len(regions) :],
             "jobs": scenario.jobs,
         },
     )
@@ -206,10 +202,10 @@ def prepare(
         harden(kit, project)
     write_jobs(project, output / SUBMITTER / "jobs")
 
-    # A lender puts its table into its kit, and may limit what the table's releases cost in all.
+    # A region puts its table into its kit, and may limit what the table's releases cost in all.
     # It signs with a key of its own, whose public half the others get.
     tests = []
-    for name, rows in lenders.items():
+    for name, rows in regions.items():
         data = kits[name] / "data"
         data.mkdir()
         rows.train.to_csv(data / "table.csv", index=False)
@@ -224,7 +220,7 @@ def prepare(
     # An aggregator makes the keys that shares are encrypted with.
     for name in aggregators:
         public, _ = make_aggregator_keys(kits[name] / "sums" / f"{name}.key")
-        for other in (SERVER, *lenders):
+        for other in (SERVER, *regions):
             shutil.copy(shutil.copy(public, exchanged), kits[other] / "local" / "aggregators")
 
     # The server is told the test tables.
@@ -298,20 +294,20 @@ def org_of(name: str) -> str:
     return "hub" if name in (SERVER, SUBMITTER) else f"org_{name}".replace("-", "_")
 
 
-def write_gap_model(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.Schema) -> None:
-    """Write the model of the job ``gap``, which is the first lender's."""
+def write_gap_model(folder: Path, regions: Mapping[str, ClientTable], schema: sf.Schema) -> None:
+    """Write the model of the job ``gap``, which is the first region's."""
     import numpy as np
 
     from synthfair.jax_setup import start_jax
 
     start_jax()
-    rows = sf.encode(next(iter(lenders.values())).train, schema, source="loanapp")
+    rows = sf.encode(next(iter(regions.values())).train, schema, source="twoyear")
     config = sf.TrainConfig(method="fpfl", rounds=50, learning_rate=1.0)
     data = sf.federated.make_user_data(rows, np.zeros(len(rows.y), int), schema, config)
     sf.write_model(sf.federated.train_rounds(data, config).model, folder / "model.json")
 
 
-# 3. The processes of the server, the lenders and the aggregators.
+# 3. The processes of the server, the regions and the aggregators.
 
 
 @contextmanager
@@ -418,7 +414,7 @@ def demonstrate(
     *,
     job: Job = "single_shot",
     secure: bool = False,
-    lenders: Mapping[str, ClientTable] | None = None,
+    regions: Mapping[str, ClientTable] | None = None,
 ) -> JobRun:
     """Make the kits, start the processes, run a job, and stop them.
 
@@ -428,7 +424,7 @@ def demonstrate(
         on_progress: of the job.
         job: which.
         secure: of ``train``, whether aggregators add up what nobody may see.
-        lenders: rows of each, by name; if not given, two unlike ones.
+        regions: rows of each, by name; if not given, two unlike ones.
 
     Raises:
         InputError: the folder is not empty, or something does not work.
@@ -438,12 +434,12 @@ def demonstrate(
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
     output = output.resolve()
-    lenders = unlike_lenders() if lenders is None else lenders
+    regions = unlike_regions() if regions is None else regions
     scenario = SECURE if secure else {"gap": GAP, "privfairfl": PRIVATE}.get(job, OPEN)
 
-    show("keys, certificates and kits, and the lenders' tables")
+    show("keys, certificates and kits, and the regions' tables")
     port = free_port()
-    kits = prepare(output, port, lenders, scenario)
+    kits = prepare(output, port, regions, scenario)
 
     submitter = kits.pop(SUBMITTER)
     show(f"starting a server and {len(kits) - 1} sites")
@@ -451,7 +447,7 @@ def demonstrate(
     with running([*kits.values()], port) as processes:
         # The submitter's kit opens a session with the server.
         with connect(submitter, timeout=60.0) as session:
-            wait_for_sites(session, [*lenders, *scenario.aggregators])
+            wait_for_sites(session, [*regions, *scenario.aggregators])
             times.append(time.monotonic())
 
             show(f"job {job}")
@@ -468,16 +464,16 @@ def demonstrate(
 def main(
     *, output: Path = Path("synthfair-deploy-demo"), job: Job = "single_shot", secure: bool = False
 ) -> None:
-    """Run a federation on this machine: a server, two unlike lenders, one job.
+    """Run a federation on this machine: a server, two unlike regions, one job.
 
-    The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
+    The kits of a server and of two unlike regions (table twoyear) are made, a process for each is
     started on free ports of this machine, a job runs from submission to results, and they are
     stopped. The exit code is 0 only if all of it worked. Takes about a minute.
 
     Args:
         output: A new folder to write to.
         job: One upload; 200 rounds of fedavg; gaps of a model, from counts to which each
-            lender adds noise; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by
+            region adds noise; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by
             group from counts in shares, with two aggregators more.
         secure: Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.
     """
