@@ -199,7 +199,7 @@ def advice(lead: Headline, metric: str, unfair: str | None) -> Advice:
 
     Where the gap is above the limit, a gap is proposed that is smaller than what was asked for, and
     than that on the pooled rows, by the same factor. Where test rows cannot tell, up to 100 times
-    as many are asked for.
+    as many are asked for, or more where the gap is below half of the limit.
 
     Args:
         lead: the report's answer.
@@ -215,7 +215,9 @@ def advice(lead: Headline, metric: str, unfair: str | None) -> Advice:
         return Advice("rows", few, max(run.min_group_rows, MIN_RATE_ROWS, small[few]) - small[few])
     near = near_constant(subject.accuracy, subject.constant)
     enough = subject.constant + MIN_GAIN_SHARE * (1 - subject.constant)
-    if lead.verdict == "not usable" or (near and subject.accuracy.high < enough):
+    if lead.verdict == "not usable" or (
+        near and (lead.verdict == "no" or subject.accuracy.high < enough)
+    ):
         return Advice("refuse")
     missing = max(MIN_RATE_ROWS - groups.get(few, MIN_RATE_ROWS), 0)
     if near or (missing and lead.verdict in ("probably", "probably not")):
@@ -229,22 +231,23 @@ def _remedy(lead: Headline, metric: str, few: str, n_few: int) -> Advice:
     """Return what to do about that which was asked for, and is missed or cannot be told."""
     subject, limit = lead.subject, lead.limit
     run, asked = subject.runs[0].metrics, subject.asked
-    if lead.verdict == clients_verdict(run, metric, asked.client_gap):
-        return Advice("at each client")
+    at_clients = clients_verdict(run, metric, asked.client_gap)
     of_ratio = asked.min_ratio and ratio_verdict(run.selection_ratio, asked.min_ratio)
+    if lead.verdict == "probably" and lead.verdict in (at_clients, of_ratio):
+        return Advice("rows", few)
+    if lead.verdict == at_clients:
+        return Advice("at each client")
     if lead.verdict == of_ratio:
         most = 1 - (asked.min_ratio or 0.0)
         smaller = most * min(most / (1 - run.selection_ratio.value), 0.8)
-        is_missed = lead.verdict != "probably"
-        return (
-            Advice("ratio", limit=float(f"{1 - smaller:.2g}")) if is_missed else Advice("rows", few)
-        )
-    more = rows_to_settle(subject.gap, limit, run.n_test)
-    if lead.verdict == "probably" and more and more <= 100 * run.n_test:
+        return Advice("ratio", limit=round(1 - float(f"{smaller:.2g}"), 6))
+    more, gap = rows_to_settle(subject.gap, limit, run.n_test), subject.gap_size.value
+    is_far = gap < limit / 2  # a smaller gap would hardly help
+    if lead.verdict == "probably" and more and (is_far or more <= 100 * run.n_test):
         n = more * n_few / run.n_test
         return Advice("rows", few, int(float(f"{n:.1e}")), more)
-    least = min(gap for gap in (limit, asked.max_gap, run.pooled_gap) if gap)
-    return Advice("gap", limit=float(f"{least * min(limit / subject.gap_size.value, 0.8):.2g}"))
+    least = min(each for each in (limit, asked.max_gap, run.pooled_gap) if each)
+    return Advice("gap", limit=float(f"{least * min(limit / gap, 0.8):.2g}"))
 
 
 class Headline(NamedTuple):

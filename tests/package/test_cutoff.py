@@ -68,3 +68,6 @@ def test_cutoff_by_command_is_told_with_its_gap(tmp_path, capsys):
     assert f"cutoff {cutoff:.3g}" in told
     assert f"gap {abs(evaluation.spd.value):.3f}" in told
     assert pd.read_csv(tmp_path / "out.csv")["decision"].eq("yes").sum() <= 40
+    TABLE[TABLE["town"] == "a"].to_csv(tmp_path / "a.csv", index=False)
+    assert main([*argv, "--cutoff", "0.5", "--test", f"{tmp_path}/a.csv"]) == 0
+    assert "nan" not in capsys.readouterr().err
