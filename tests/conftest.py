@@ -129,20 +129,6 @@ def calls():
     sys.setprofile(before)
 
 
-@pytest.fixture
-def compilations():
-    """A function that says how many functions JAX has compiled since the start of the test."""
-    count = 0
-
-    def listen(name, _seconds, **_):
-        nonlocal count
-        count += name.endswith("backend_compile_duration")
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield lambda: count
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 @pytest.fixture(scope="session")
 def public_tables():
     """Skip a test that needs the public tables where there are none."""

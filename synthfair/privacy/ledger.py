@@ -111,6 +111,10 @@ class Limit(Checked):
     delta: Delta
 
 
+LINE_START = b'{"time":"'
+"""The beginning of every line of the file."""
+
+
 class Record(Checked):
     """A line of the file.
 
@@ -448,7 +452,7 @@ class Ledger:
         try:
             record = parse_as(content, Record, source)
         except InputError:
-            if whole:
+            if whole or line[: len(LINE_START)] != LINE_START[: len(line)]:  # no line of a ledger
                 raise
             return
         if record.previous != self._last:

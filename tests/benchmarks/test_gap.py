@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from benchmarks.gap import paper
 from benchmarks.gap.paper import PUBLISHED, TABLE1, UNIT, corrected, known_error, least_epsilon
 from benchmarks.showing import published
-from synthfair.fairness.metrics import Scored
 
 
 @pytest.mark.parametrize("cell", TABLE1.settings)
@@ -33,11 +31,3 @@ def test_bounds_of_table_2_are_those_of_rates_mapped_to_the_range_of_v():
         made = PUBLISHED[line["mechanism"]](float(line["epsilon"]))
         bound = math.sqrt(known_error(made, 1e7) / 0.01)
         assert float(line["chebyshev_alpha"]) == pytest.approx(UNIT * bound, abs=1e-4)
-
-
-def scored(n=40_000, seed=0):
-    """Group 1 is selected less often: true positive rates 0.9 and 0.6, false ones 0.4 and 0.1."""
-    rng = np.random.default_rng(seed)
-    s, y = rng.integers(2, size=n), rng.choice([-1.0, 1.0], n)
-    chance = 0.65 + 0.25 * y - 0.3 * s
-    return Scored(y, np.where(rng.random(n) < chance, 1.0, -1.0), s)

@@ -1,5 +1,6 @@
 """The whole job of a client, from file to file: what is written, booked, refused and said."""
 
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -121,6 +122,10 @@ def test_output_that_cannot_be_written_is_refused_before_anything_is_booked(path
     for source in (data, schema):
         with pytest.raises(InputError, match=f"{source}: "):
             distill_file(data, schema, source, PRIVATE_FAIR, force=True)
+    schema.write_text(text := json.dumps(json.loads(schema.read_text())))  # like a line cut off
+    with pytest.raises(InputError, match=f"{schema}: "):
+        distill_file(*paths, FAIR, force=True, ledger=schema)
+    assert schema.read_text() == text
     with pytest.raises(InputError, match="output: must be on one line"):
         distill_file(data, schema, output.with_name("bad\nname"), PRIVATE_FAIR)
     assert not Ledger.for_table(data).path.exists()

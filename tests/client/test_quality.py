@@ -63,6 +63,9 @@ def test_quality_of_the_model_is_loss_and_gap_beside_those_of_the_rows(surrogate
     assert quality.real.loss <= quality.released.loss < 1.05 * quality.real.loss
     assert quality.constant == pytest.approx(log_loss(y, np.full(len(y), np.mean(y > 0))))
     assert 0.9 < quality.learned <= 1
+    plain = sf.pool_and_train({"only": surrogate}, SCHEMA, sf.ServerConfig(rho=0.0))
+    loss = np.logaddexp(0, -y * plain.scores(x, s)).mean()
+    assert quality.released.loss == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(quality.columns["town"][0], np.bincount(s) / len(s))
 
 

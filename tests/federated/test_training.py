@@ -100,10 +100,9 @@ def test_training_with_epsilon_is_booked_once_and_noisy(tmp_path):
     assert (spent.releases, again.model) == (1, one.model)
     two, found, spent = run(tmp_path, PRIVATE.replace(seed=1), force=True)
     assert spent.releases == 2
-    held = sf.federated.assign_users(make_table(300), seed=1, rows_per_user=3.0)[2][
-        "test"
-    ]  # out, by its seed
-    assert found["accuracy"]["value"] == np.mean(two.model.predict(held) == held["paid"])
+    held = sf.federated.assign_users(make_table(300), seed=1, rows_per_user=3.0)[2]["test"]
+    (x, s, _), scores = sf.encode(held, SCHEMA), two.model.scores
+    assert found["covariance"]["value"] == pytest.approx(np.cov(s, scores(x, s), bias=True)[0, 1])
     counts = [np.asarray(training.history.sums.rows) for training in (one, two)]
     ratio = (counts[0] - 240).std() / one.guarantee.mechanisms[0].noise
     assert 0.65 < ratio < 1.35  # of 100 rounds: false alarm 1e-6

@@ -95,6 +95,7 @@ HOSTILE = {
     "altered": (change(b"r.parquet", b"q.parquet"), 2),
     "louder": (change(b'"noise":10.0', b'"noise":0.01'), 1),
     "cut": (lambda lines: [lines[0][:50], *lines[1:]], 1),
+    "another file's end": (lambda lines: [*lines, b"salary,label"], 4),
 }  # fmt: skip
 
 

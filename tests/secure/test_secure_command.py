@@ -54,6 +54,7 @@ def refused(capsys, code, said):
 
 def test_share_is_booked_once_and_the_same_again(some):
     sent = some.folder / "task" / "north.to_1"
+    assert some.start(*some.schema, "--bins", "9") == 2  # of scores, and there is no model
     assert [some.start(), some.share("north")] == [0, 0]
     first = sent.read_bytes()
     assert some.share("north", *some.schema, "--force") == 0

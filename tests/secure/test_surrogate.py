@@ -202,10 +202,11 @@ def test_totals_that_do_not_fit_are_refused(exchange, change, config, said):
         secure.surrogate_from_sums(exchange[1], CONFIG, with_column(SCHEMA, "income", upper=99.0))
 
 
-@pytest.mark.parametrize("deviations", [9.9, 10.1])
-def test_total_is_below_0_by_no_more_than_the_noise_of_two(exchange, deviations):
-    (what, *_), (first, second, *_) = exchange
-    below = -deviations * 2**0.5 * what.mechanism.noise / what.mechanism.grid
+@pytest.mark.parametrize(("aggregators", "deviations"), [(2, 9.9), (2, 10.1), (3, 9.9)])
+def test_total_is_below_0_by_no_more_than_all_noise(exchange, aggregators, deviations):
+    what = exchange[0][0]
+    first, second = (t.model_copy(update={"aggregators": aggregators}) for t in exchange[1][:2])
+    below = -deviations * aggregators**0.5 * what.mechanism.noise / what.mechanism.grid
     low = first.model_copy(update={"total": (round(below), *first.total[1:])})
     false = pytest.raises(InputError, match="histograms counts")
     with false if deviations > 10 else nullcontext():

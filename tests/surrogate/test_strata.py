@@ -105,13 +105,26 @@ def test_levels_tell_a_hidden_cell_that_may_have_fewer_than_half_of_k_min(most, 
     Of the other hidden cell nothing is told.
     """
     counts = np.array([[10, 0], [most - 10, 100], [45, 0], [200, 300], [200, 0], [100, 100]])
+    assert is_told(counts, crossed=crossed) is told
+
+
+@pytest.mark.parametrize(("least", "told"), [(26, True), (25, False)])
+@pytest.mark.parametrize("crossed", [False, True], ids=["by a column", "by two"])
+def test_levels_tell_a_hidden_cell_that_must_have_more_than_half_of_k_min(least, told, crossed):
+    """At level u nobody has the other label, so that all of the group are hidden rows."""
+    counts = [[least, 40 - least], [0, 100], [0, 45], [0, 500], [200, 0], [0, 200]]
+    assert is_told(np.array(counts), crossed=crossed) is told
+
+
+def is_told(counts, *, crossed):
+    """Whether these rows tell, of a column, or of two where the column itself tells nothing."""
     spec = SurrogateSpec(sf.SurrogateConfig(k_min=50), schema_with(t=TWIN))
     strata, columns = make_strata(counts.sum(axis=1), 50), Columns.of(spec.schema, private=False)
     assert np.flatnonzero(strata.hidden).tolist() == [0, 2]
-    mixed = np.array([[10, 0], [most + 90, 0], [45, 0], [500, 0], [200, 0], [200, 0]])
+    mixed = np.column_stack([counts.sum(axis=1), np.zeros(len(counts), int)])
     one_way, pairs = (mixed, [counts]) if crossed else (counts, [])
     margins = make_margins(one_way.astype(float), strata, columns, step=5.0, sd=1.4)
-    assert tells(margins, one_way, pairs, spec) is told
+    return tells(margins, one_way, pairs, spec)
 
 
 ALONE = [0, 2, 3, 4]
@@ -133,6 +146,8 @@ def test_block_has_the_sums_of_labels_and_of_groups(block):
     rows, spec, sums = block
     surrogate = surrogate_of(sums, spec)
     assert (surrogate.hidden, surrogate.left_out) == (((1, 1.0),), ())
+    for variance in sums.margins.variance:  # a label's sum is rounded once, not by cell
+        np.testing.assert_allclose(variance, 25 / 12)
     made, moments = surrogate.rows(SCHEMA), moment_terms(spec.columns, rows.x)
     terms, every = moment_terms(spec.columns, made.x), np.arange(moments.shape[1])
     for real, drawn, linked in ((rows.y, made.y, every), (rows.s, made.s, ALONE)):
