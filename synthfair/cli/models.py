@@ -137,11 +137,11 @@ def report(
     Args:
         runs: Folders with a metrics.json or a gaps.json each.
         output: The page to write; plots go into a folder next to it.
-        max_gap: Gap between groups that is fair enough, from 0 to 1. Default: the one that training
-            aimed at, or else 0.1, a rule of thumb.
+        max_gap: Gap between groups that is fair enough, above 0, at most 1. Default: the one that
+            training aimed at, or else 0.1, a rule of thumb.
     """
-    if max_gap is not None and not 0 <= max_gap <= 1:
-        raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
+    if max_gap is not None and not 0 < max_gap <= 1:
+        raise InputError(f"--max-gap: must be above 0, at most 1, and is {max_gap:g}")
 
     from synthfair.report.page import write_report
 

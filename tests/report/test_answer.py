@@ -134,8 +134,9 @@ def test_penalty_not_needed_is_said_where_the_weight_found_is_0(fair, tmp_path, 
 
 def test_seeds_give_means(fair, tmp_path):
     twin = copied(fair, tmp_path / "twin", seed=7)
-    edited(twin, twin, spd=metric(0.05, -0.02, 0.12))
+    edited(twin, twin, spd=metric(0.05, -0.02, 0.12), selection_ratio=metric(0.0, 0.0, 0.0))
     assert asked([fair, twin]).subject.gap_size == pytest.approx((0.01, 0.0, 0.07))
+    assert asked([twin, fair]).subject.ratio == asked([fair, twin]).subject.ratio
 
 
 @pytest.mark.parametrize(("limit", "accuracy"), [(0.3, 0.9), (0.22, 0.85), (0.01, 0.85)])
