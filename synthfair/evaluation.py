@@ -21,6 +21,7 @@ from synthfair.data.encode import (
     encode_own,
     in_pandas,
     labelled,
+    tidied,
 )
 from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
@@ -175,8 +176,13 @@ def rows_within(
     for name, table in tables.items():
         if column not in table.columns:
             raise InputError(f"{name}: no column {column!r}; has {named([*table.columns])}")
-    parts = (labelled(table, schema)[column].astype("string") for table in tables.values())
-    values = np.concatenate([part.fillna("missing").to_numpy(str) for part in parts])
+    words, texts = schema.missing_values, []
+    for table in tables.values():
+        text = tidied(labelled(table, schema), words, [column])[column].astype("string")
+        # 4 in one table is 4.0 in another, where some values are missing.
+        text = text.str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
+        texts.append(text.fillna("missing").to_numpy(str))
+    values = np.concatenate(texts)
     names, value = np.unique(values, return_inverse=True)
     if len(names) > MAX_WITHIN_VALUES:
         most = f"must have {MAX_WITHIN_VALUES} at most"

@@ -244,7 +244,10 @@ def merge(*drafts: Path, output: Path | None = None, force: Force = False) -> No
     merged, agreed = merge_schemas(documents)
     for site, document in documents.items():
         lines = document_differences(document, merged, ("here", "in all"), None)
-        say(f"{site}: " + ("as it is" if not lines else f"{len(lines)} changes"))
+        say(
+            f"{site}: "
+            + ("as it is" if not lines else f"{len(lines)} change{'s' * (len(lines) > 1)}")
+        )
         for line in lines:
             say(f"  {line}", whole=True)
     say(f"ignored in all: {', '.join(merged['ignored']) or 'nothing'}", whole=True)

@@ -74,6 +74,7 @@ def predict(
         if not test or (cutoff is not None and most_selected is not None):
             raise InputError("--cutoff, --most-selected: give one, and labelled rows by --test")
         from synthfair.evaluation import at_cutoff, evaluate, read_tests
+        from synthfair.report.text_table import as_text
 
         tables = read_tests(test, trained_model.schema_)
         share = 1.0 if most_selected is None else most_selected
@@ -81,12 +82,12 @@ def predict(
         for name, metrics in (("0.5", evaluate(trained_model, tables)), (f"{cutoff:.3g}", changed)):
             if not metrics.labelled:
                 raise InputError("--test: needs labelled rows, to measure accuracy")
-            n, gap, ratio = metrics.n_test, metrics.spd, metrics.selection_ratio.value
-            selected = sum(r.n * r.selection_rate for r in metrics.by_group.values()) / n
+            n, rates = metrics.n_test, [r for r in metrics.by_group.values() if r.n]
+            selected = sum(r.n * r.selection_rate for r in rates) / n
             note(
                 f"cutoff {name}: selects {selected:.1%} of {n:,} test rows, accuracy"
-                f" {metrics.accuracy.value:.3f}, gap {gap.value:.3f} [{gap.low:.3f},"
-                f" {gap.high:.3f}], ratio {ratio:.2f}"
+                f" {metrics.accuracy.value:.3f}, gap {as_text(metrics.spd)},"
+                f" ratio {as_text(metrics.selection_ratio.value, '.2f')}"
             )
     elif test:
         raise InputError("--test: is for --cutoff or --most-selected")
@@ -136,11 +137,11 @@ def report(
     Args:
         runs: Folders with a metrics.json or a gaps.json each.
         output: The page to write; plots go into a folder next to it.
-        max_gap: Gap between groups that is fair enough, from 0 to 1. Default: the one that training
-            aimed at, or else 0.1, a rule of thumb.
+        max_gap: Gap between groups that is fair enough, above 0, at most 1. Default: the one that
+            training aimed at, or else 0.1, a rule of thumb.
     """
-    if max_gap is not None and not 0 <= max_gap <= 1:
-        raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
+    if max_gap is not None and not 0 < max_gap <= 1:
+        raise InputError(f"--max-gap: must be above 0, at most 1, and is {max_gap:g}")
 
     from synthfair.report.page import write_report
 

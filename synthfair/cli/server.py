@@ -265,7 +265,12 @@ def evaluate(
         say(parts_table(evaluation, metric, gap, config.asked.client_limit))
     warn(
         *small_group_warnings(evaluation, trained.schema_),
-        unfair_clients(gap, parts, config.asked.client_limit) if not within else None,
+        unfair_clients(
+            gap,
+            parts,
+            config.asked.client_limit,
+            f"values of {within}" if within else "clients",
+        ),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
         untrained_warning(trained),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,8 +46,12 @@ class Quality(NamedTuple):
 
     @property
     def learned(self) -> float:
-        """Return the share of what a model of the rows learns that one of the release learns."""
-        return (self.constant - self.released.loss) / (self.constant - self.real.loss)
+        """Return the share of what a model of the rows learns that one of the release learns.
+
+        Not-a-number where that of the rows learns nothing.
+        """
+        gain = self.constant - self.real.loss
+        return (self.constant - self.released.loss) / gain if gain > 1e-6 else nan
 
     @property
     def distances(self) -> dict[str, float]:

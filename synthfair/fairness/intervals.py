@@ -325,13 +325,16 @@ def client_gaps(
     return gaps
 
 
-def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) -> str | None:
+def unfair_clients(
+    overall: Metric, gaps: Mapping[str, Metric], limit: float, parts: str = "clients"
+) -> str | None:
     """Return a warning of clients whose gap is clearly above a limit; None if of none.
 
     Args:
         overall: gap over all clients' rows.
         gaps: of each client, see :func:`client_gaps`, whose intervals hold together.
         limit: the largest gap that is fair enough.
+        parts: what the clients are, in words.
 
     Example:
         >>> from synthfair.fairness.intervals import unfair_clients
@@ -352,8 +355,8 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
     ]
     return (
         f"fair on average: {verdict(size(overall), limit)}; unfair at {len(unfair)} of {len(gaps)}"
-        f" clients with enough test rows: {named(gaps_of)}, where at most {limit:g} is fair enough."
-        " The intervals of all clients hold together with 95 % (Bonferroni)"
+        f" {parts} with enough test rows: {named(gaps_of)}, where at most {limit:g} is fair enough."
+        " These intervals hold together with 95 % (Bonferroni)"
     )
 
 

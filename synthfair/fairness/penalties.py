@@ -102,8 +102,8 @@ def rate_differences(sums: Array, shares: Array, by: tuple[Grouping, ...]) -> Ar
         total, share = grouped(sums, grouping), grouped(shares, grouping)
         has_share = share > 0
         rate = total / xp.where(has_share, share, 1.0)
-        most = xp.where(has_share, rate, -xp.inf).max(axis=-1)
-        gap = most - xp.where(has_share, rate, xp.inf).min(axis=-1)
+        most = xp.where(has_share, rate, -xp.inf).max(axis=-1, initial=-xp.inf)
+        gap = most - xp.where(has_share, rate, xp.inf).min(axis=-1, initial=xp.inf)
         gaps.append(xp.where(has_share.any(axis=-1), gap, xp.nan))
     return xp.concatenate(gaps, axis=-1)
 

@@ -90,7 +90,7 @@ def sentence(
     metric: str,
     run: Evaluation,
     *,
-    means: tuple[Metric, Metric, float] | None = None,
+    means: tuple[Metric, Metric, float, Metric] | None = None,
     target: Target | None = None,
     limit: float | None = None,
     plain: Plain | None = None,
@@ -105,8 +105,8 @@ def sentence(
     Args:
         metric: one of :data:`RATES_OF`.
         run: the evaluation of the model.
-        means: size of the gap, accuracy, and accuracy of the more frequent label for everybody,
-            over several runs; those of ``run`` by default.
+        means: size of the gap, accuracy, accuracy of the more frequent label for everybody, and
+            ratio of selection rates, over several runs; those of ``run`` by default.
         target: the fairness that was asked for, if any.
         limit: the largest gap that was asked for; None where none was.
         plain: what the same model has without a penalty, where that is known.
@@ -123,7 +123,8 @@ def sentence(
         'Selection rates of other applicants and white applicants differ '
     """
     majority = run.constant_accuracy
-    gap, accuracy, constant = means or (size(run.overall[metric]), run.accuracy, majority)
+    of_run = size(run.overall[metric]), run.accuracy, majority, run.selection_ratio
+    gap, accuracy, constant, ratio = means or of_run
     most = DEFAULT_FAIR_GAP if limit is None else limit
     # As few digits as tell the gap from the limit.
     enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
@@ -133,7 +134,7 @@ def sentence(
     values |= {"target": target, "limit": limit, "most": most, "digits": next(enough, 3)}
     values |= {"plain": plain, "is_plain": is_plain, "reads": reads, "unusable": one_label(run)}
     values |= {"near": near_constant(accuracy, constant), "rates": RATES_OF[metric].capitalize()}
-    ratio, least = run.selection_ratio, target.min_ratio if target else None
+    least = target.min_ratio if target else None
     values |= {"ratio": ratio, "least": least, "ratio_verdict": ratio_verdict(ratio, least or 0.0)}
     at_clients = clients_verdict(run, metric, target.client_gap) if target else None
     values |= {"at_clients": at_clients, "is_sure": verdict(gap, most) in ("yes", "no")}
@@ -199,7 +200,7 @@ def advice(lead: Headline, metric: str, unfair: str | None) -> Advice:
 
     Where the gap is above the limit, a gap is proposed that is smaller than what was asked for, and
     than that on the pooled rows, by the same factor. Where test rows cannot tell, up to 100 times
-    as many are asked for.
+    as many are asked for, or more where the gap is below half of the limit.
 
     Args:
         lead: the report's answer.
@@ -215,7 +216,9 @@ def advice(lead: Headline, metric: str, unfair: str | None) -> Advice:
         return Advice("rows", few, max(run.min_group_rows, MIN_RATE_ROWS, small[few]) - small[few])
     near = near_constant(subject.accuracy, subject.constant)
     enough = subject.constant + MIN_GAIN_SHARE * (1 - subject.constant)
-    if lead.verdict == "not usable" or (near and subject.accuracy.high < enough):
+    if lead.verdict == "not usable" or (
+        near and (lead.verdict == "no" or subject.accuracy.high < enough)
+    ):
         return Advice("refuse")
     missing = max(MIN_RATE_ROWS - groups.get(few, MIN_RATE_ROWS), 0)
     if near or (missing and lead.verdict in ("probably", "probably not")):
@@ -229,22 +232,23 @@ def _remedy(lead: Headline, metric: str, few: str, n_few: int) -> Advice:
     """Return what to do about that which was asked for, and is missed or cannot be told."""
     subject, limit = lead.subject, lead.limit
     run, asked = subject.runs[0].metrics, subject.asked
-    if lead.verdict == clients_verdict(run, metric, asked.client_gap):
+    at_clients = clients_verdict(run, metric, asked.client_gap)
+    of_ratio = asked.min_ratio and ratio_verdict(subject.ratio, asked.min_ratio)
+    if lead.verdict == "probably" and lead.verdict in (at_clients, of_ratio):
+        return Advice("rows", few)
+    if lead.verdict == at_clients:
         return Advice("at each client")
-    of_ratio = asked.min_ratio and ratio_verdict(run.selection_ratio, asked.min_ratio)
     if lead.verdict == of_ratio:
         most = 1 - (asked.min_ratio or 0.0)
-        smaller = most * min(most / (1 - run.selection_ratio.value), 0.8)
-        is_missed = lead.verdict != "probably"
-        return (
-            Advice("ratio", limit=float(f"{1 - smaller:.2g}")) if is_missed else Advice("rows", few)
-        )
-    more = rows_to_settle(subject.gap, limit, run.n_test)
-    if lead.verdict == "probably" and more and more <= 100 * run.n_test:
+        smaller = most * min(most / (1 - subject.ratio.value), 0.8)
+        return Advice("ratio", limit=round(1 - float(f"{smaller:.2g}"), 6))
+    more, gap = rows_to_settle(subject.gap, limit, run.n_test), subject.gap_size.value
+    is_far = gap < limit / 2  # a smaller gap would hardly help
+    if lead.verdict == "probably" and more and (is_far or more <= 100 * run.n_test):
         n = more * n_few / run.n_test
         return Advice("rows", few, int(float(f"{n:.1e}")), more)
-    least = min(gap for gap in (limit, asked.max_gap, run.pooled_gap) if gap)
-    return Advice("gap", limit=float(f"{least * min(limit / subject.gap_size.value, 0.8):.2g}"))
+    least = min(each for each in (limit, asked.max_gap, run.pooled_gap) if each)
+    return Advice("gap", limit=float(f"{least * min(limit / gap, 0.8):.2g}"))
 
 
 class Headline(NamedTuple):
@@ -307,7 +311,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     said = sentence(
         overview.gap,
         first,
-        means=(subject.gap_size, subject.accuracy, subject.constant),
+        means=(subject.gap_size, subject.accuracy, subject.constant, subject.ratio),
         target=subject.asked,
         limit=target,
         plain=plain,
@@ -362,7 +366,7 @@ def judged(subject: Summary, limit: float | None) -> Answer:
         return "not usable"
     verdicts: list[Verdict] = []
     if asked.min_ratio:
-        verdicts.append(ratio_verdict(run.selection_ratio, asked.min_ratio))
+        verdicts.append(ratio_verdict(subject.ratio, asked.min_ratio))
     if at_clients := clients_verdict(run, subject.metric, asked.client_gap):
         verdicts.append(at_clients)
     if limit or not verdicts:

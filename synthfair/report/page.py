@@ -40,7 +40,7 @@ def write_report(
         folders: of the server, ``compare``, ``train`` or ``evaluate``, with their metrics.json; or
             with a gaps.json alone, of ``gap aggregate`` or a deployment's job.
         path: of the page.
-        max_gap: gap that is fair enough, from 0 to 1; that of the run if not given.
+        max_gap: gap that is fair enough, above 0, at most 1; that of the run if not given.
         force: whether existing files are overwritten.
 
     Raises:

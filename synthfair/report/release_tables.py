@@ -130,9 +130,9 @@ def quality_tables(quality: Quality) -> Group:
     worst = sorted(quality.distances.items(), key=lambda item: -item[1])
     lines = [(name, f"{share:.1%}") for name, share in worst]
     columns = [Table(("column", "records that lie elsewhere than rows"), lines)] if lines else []
-    learned = f"{100 * quality.learned:.0f} % of what a model of these rows learns"
-    said = f"A model of the file learns {learned if quality.learned > 0 else 'nothing'}."
-    return Group(*columns, models, said)
+    learned = f"{100 * quality.learned:.0f} % of what" if quality.learned <= 1 else "more than"
+    learned = f"{learned} a model of these rows learns" if quality.learned > 0 else "nothing"
+    return Group(*columns, models, f"A model of the file learns {learned}.")
 
 
 def ledger_table(ledger: Ledger) -> Table:

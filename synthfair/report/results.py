@@ -196,6 +196,11 @@ class Summary(NamedTuple):
         return mean_metric(self.metrics(self.metric))
 
     @property
+    def ratio(self) -> Metric:
+        """Return the mean ratio of the lowest selection rate to the highest."""
+        return mean_metric(self.metrics("selection_ratio"))
+
+    @property
     def asked(self) -> Target:
         """Return how much fairness was asked for."""
         return self.runs[0].metrics.asked

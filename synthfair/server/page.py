@@ -189,7 +189,7 @@ def serve(
             server=config if point else None,
             asked=target,
             rho=exchanged.rho if exchanged else point.price.rho if point else None,
-            pooled_gap=point.gap if point and not exchanged else None,
+            pooled_gap=point.gap if point and not exchanged and point.gap >= 0 else None,
             without_penalty=None if exchanged else without,  # it was trained on surrogates alone
             left_out=pooled.left_out,
             warnings=warnings,

@@ -104,3 +104,4 @@ def test_penalty_of_groupings_is_as_if_each_were_alone(notion, make):
     np.testing.assert_allclose(gaps, np.concatenate(alone, axis=1), atol=1e-12)
     found = decision_gaps_of(z, rows, notion=notion, n_groups=4, by=by)
     np.testing.assert_allclose(found, np.concatenate(decided), atol=1e-12)
+    assert np.isnan(decision_gaps_of(z, rows, notion=notion, n_groups=4, by=((-1,) * 4,))).all()

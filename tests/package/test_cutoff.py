@@ -64,7 +64,9 @@ def test_cutoff_by_command_is_told_with_its_gap(tmp_path, capsys):
         assert "--test" in capsys.readouterr().err
     assert main([*argv, "--most-selected", "0.1", "--test", f"{tmp_path}/t.csv"]) == 0
     cutoff, evaluation = at_cutoff(some_model(), {"t": TABLE}, most_selected=0.1)
-    told = capsys.readouterr().err
-    assert f"cutoff {cutoff:.3g}" in told
+    assert f"cutoff {cutoff:.3g}" in (told := capsys.readouterr().err)
     assert f"gap {abs(evaluation.spd.value):.3f}" in told
     assert pd.read_csv(tmp_path / "out.csv")["decision"].eq("yes").sum() <= 40
+    TABLE[TABLE["town"] == "a"].to_csv(tmp_path / "t.csv", index=False)
+    assert main([*argv, "--cutoff", "0.5", "--test", f"{tmp_path}/t.csv"]) == 0
+    assert "nan" not in capsys.readouterr().err

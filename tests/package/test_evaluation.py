@@ -99,6 +99,8 @@ def test_rows_within_a_column_are_compared_by_value():
         alone = sf.evaluate(some_model(), rows)
         assert found.per_client[f"home = {value}"].spd == alone.spd
     assert list(found.per_client) == [f"home = {v}" for v in ("missing", "other", "own", "rent")]
+    coded = {n: tables[n].assign(zone=zone) for n, zone in (("a", 4), ("b", 4.0))}
+    assert [*rows_within(encoded, coded, schema, "zone")] == ["zone = 4"]
     for column, reason in (("age", "values"), ("house", "home")):
         with pytest.raises(InputError, match=reason):
             rows_within(encoded, tables, schema, column)

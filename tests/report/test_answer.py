@@ -134,8 +134,9 @@ def test_penalty_not_needed_is_said_where_the_weight_found_is_0(fair, tmp_path, 
 
 def test_seeds_give_means(fair, tmp_path):
     twin = copied(fair, tmp_path / "twin", seed=7)
-    edited(twin, twin, spd=metric(0.05, -0.02, 0.12))
+    edited(twin, twin, spd=metric(0.05, -0.02, 0.12), selection_ratio=metric(0.0, 0.0, 0.0))
     assert asked([fair, twin]).subject.gap_size == pytest.approx((0.01, 0.0, 0.07))
+    assert asked([twin, fair]).subject.ratio == asked([fair, twin]).subject.ratio
 
 
 @pytest.mark.parametrize(("limit", "accuracy"), [(0.3, 0.9), (0.22, 0.85), (0.01, 0.85)])
@@ -249,6 +250,8 @@ def test_groups_that_differ_most_are_named_of_many():
         ({"spd": (0.2, 0.15, 0.25)}, ("gap", "", 0, 0, 0.05)),
         ({"accuracy": (0.71, 0.68, 0.713)}, ("refuse", "", 0, 0, 0.0)),
         ({"accuracy": (0.71, 0.6, 0.8)}, ("rows", "town=b", 0, 0, 0.0)),
+        ({"accuracy": (0.71, 0.6, 0.8), "spd": (0.2, 0.15, 0.2)}, ("refuse", "", 0, 0, 0.0)),
+        ({"spd": (0.0, 0.0, 0.8)}, ("rows", "town=b", 7700, 16000, 0.0)),
         ({"spd": (None, None, None)}, ("rows", "town=b", 0, 0, 0.0)),
     ],
 )  # fmt: skip
@@ -265,7 +268,7 @@ def test_next_step_follows_from_the_verdict(fair, changes, what):
     ({"min_ratio": 0.8}, "no", ("ratio", 0.87)), ({"min_ratio": 0.4}, "yes", ("use", 0.0)),
     ({"min_ratio": 0.65}, "probably", ("rows", 0.0)),
     ({"client_gap": 0.05}, "probably not", ("at each client", 0.0)),
-    ({"client_gap": 0.2}, "yes", ("use", 0.0)),
+    ({"client_gap": 0.2}, "yes", ("use", 0.0)), ({"client_gap": 0.09}, "probably", ("rows", 0.0)),
 ])  # fmt: skip
 def test_verdict_is_on_what_was_asked(fair, limits, verdict, what):
     gaps = {"spd": {"client_0": metric(0.01, -0.01, 0.03), "client_1": metric(-0.08, -0.1, 0.0)}}
