@@ -14,7 +14,7 @@ from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import LinearModel
 from synthfair.surrogate import GlobalProblem
 from synthfair.surrogate.custom import CustomProblem
-from synthfair.surrogate.fair import Price
+from synthfair.surrogate.fair import Price, ridge_of
 
 LABELS = {"statistical_parity": [(-1, 1)], "equal_opportunity": [(1,)]}
 LABELS |= {"equalized_odds": [(1,), (-1,)]}
@@ -200,3 +200,8 @@ def test_point_has_its_accuracy_and_its_gaps(name):
     if case.clients:
         of_clients = [largest(own.client == k) for k in range(case.clients)]
         assert point.client_gap == pytest.approx(max(of_clients))
+
+
+def test_ridge_is_that_of_scikit_learns_c_and_none_of_the_intercept():
+    np.testing.assert_array_equal(ridge_of(2.0, 50, 3, intercept=True), [0.01, 0.01, 0.0])
+    np.testing.assert_array_equal(ridge_of(2.0, 50, 2, intercept=False), [0.01, 0.01])
