@@ -281,7 +281,6 @@ def test_deploy_pages_lead_from_empty_folders_to_a_model_and_its_gaps(tmp_path, 
         assert "rejoin_allowed: False" in typed(shut_out.removeprefix("$ "), tmp_path / LEAD)
     require_results(tmp_path)
 
-    assert walk.left.pop(0).startswith(
-        "keygen --aggregator"
-    )  # such a kit: tests/deploy/test_check.py
+    # An aggregator's kit: tests/deploy/test_check.py.
+    assert walk.left.pop(0).startswith("keygen --aggregator")
     assert walk.left == ["deploy check kit"]

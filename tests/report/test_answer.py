@@ -244,6 +244,7 @@ def test_groups_that_differ_most_are_named_of_many():
 @pytest.mark.parametrize(
     ("changes", "what"), [
         ({"spd": (-0.03, -0.08, 0.02)}, ("use", "", 0, 0, 0.0)),
+        ({"equal_opportunity_difference": (-0.2, -0.3, -0.1)}, ("use", "", 0, 0, 0.0)),
         ({"spd": (-0.03, -0.12, 0.02)}, ("rows", "town=b", 140, 290, 0.0)),
         ({"spd": (-0.1, -0.2, 0.02)}, ("gap", "", 0, 0, 0.08)),  # the gap is the limit
         ({"spd": (0.2, 0.05, 0.35)}, ("gap", "", 0, 0, 0.05)),
@@ -258,7 +259,9 @@ def test_groups_that_differ_most_are_named_of_many():
 def test_next_step_follows_from_the_verdict(fair, changes, what):
     run = edited(fair, fair, **{name: metric(*values) for name, values in changes.items()})
     assert advice(asked([run], 0.1), "spd", None) == what
-    assert f'data-next="{what[0]}"' in page_of(run, max_gap=0.1)
+    page = page_of(run, max_gap=0.1)
+    assert f'data-next="{what[0]}"' in page
+    assert ("Decide whether that is right" in page) is ("equal_opportunity_difference" in changes)
     if what[4] == 0.05:  # half of what was asked for; else of the gap on the pooled rows
         lower = asked([edited(run, run, pooled_gap=0.04)], 0.1)
         assert advice(lower, "spd", None).limit == 0.02

@@ -204,4 +204,3 @@ def test_point_has_its_accuracy_and_its_gaps(name):
 
 def test_ridge_is_that_of_scikit_learns_c_and_none_of_the_intercept():
     np.testing.assert_array_equal(ridge_of(2.0, 50, 3, intercept=True), [0.01, 0.01, 0.0])
-    np.testing.assert_array_equal(ridge_of(2.0, 50, 2, intercept=False), [0.01, 0.01])
