@@ -200,7 +200,6 @@ def at_cutoff(
     cutoff: float | None = None,
     *,
     most_selected: float = 1.0,
-    config: ServerConfig | None = None,
 ) -> tuple[float, Evaluation]:
     """Return a cutoff, and the metrics of the model that decides by it, on test tables.
 
@@ -210,7 +209,6 @@ def at_cutoff(
         cutoff: probability above which the decision is positive.
         most_selected: without a cutoff, the least one by which at most this share of the test rows
             is selected, 0 to 1.
-        config: of intervals, and of the groups that count.
 
     Raises:
         InputError: as :func:`evaluate` and :meth:`synthfair.TrainedModel.with_cutoff`; or the share
@@ -226,7 +224,7 @@ def at_cutoff(
         above = scores[scores > refused]
         middle = (refused + above[0]) / 2 if len(above) else refused + 1  # rounding moves no row
         cutoff = float((1 + np.tanh(middle / 2)) / 2)
-    return cutoff, evaluate(model.with_cutoff(cutoff), encoded, config)
+    return cutoff, evaluate(model.with_cutoff(cutoff), encoded)
 
 
 def pooled_scores(model: TrainedModel, tables: Mapping[str, pd.DataFrame | Encoded]) -> Scored:
